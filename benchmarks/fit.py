@@ -219,7 +219,7 @@ def main() -> None:
             command = [sys.executable, __file__, str(options.data), "--what", step]
             # Networks are fitted in processes, one to a core.
             alone = {**os.environ, "OMP_NUM_THREADS": "1"}
-            subprocess.run(command, check=True, env=alone)  # noqa: S603 - our own
+            subprocess.run(command, check=True, env=alone)
         return
     if options.what == "hosts":
         set_hosts(options.data)

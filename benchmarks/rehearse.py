@@ -54,7 +54,7 @@ def main() -> int:
 def copy_tree(goal: Path) -> None:
     """Copy the tracked files; links stay links."""
     git = shutil.which("git") or "git"
-    listed = subprocess.run(  # noqa: S603 - our own arguments
+    listed = subprocess.run(
         [git, "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     )
     for name in filter(None, listed.stdout.split("\0")):
@@ -71,16 +71,14 @@ def command(python: str, out: Path, seconds: float) -> list[str]:
     if unshare is None:
         return window
     alone = [unshare, "--net", "--map-root-user"]
-    tried = subprocess.run([*alone, "true"], check=False, capture_output=True)  # noqa: S603
+    tried = subprocess.run([*alone, "true"], check=False, capture_output=True)
     return [*alone, *window] if tried.returncode == 0 else window
 
 
-def started(python: str, tree: Path, out: Path, seconds: float) -> Any:  # noqa: ANN401
+def started(python: str, tree: Path, out: Path, seconds: float) -> Any:
     """Start a window, without git on its path and without an environment."""
     environment = {"PATH": "/nonexistent", "PYTHONPATH": "src"}
-    return subprocess.Popen(  # noqa: S603 - our own arguments
-        command(python, out, seconds), cwd=tree, env=environment
-    )
+    return subprocess.Popen(command(python, out, seconds), cwd=tree, env=environment)
 
 
 def in_full(python: str, tree: Path, out: Path, seconds: float) -> Iterator[str]:

@@ -25,7 +25,7 @@ _END_BEFORE = "_cuda_endAllocateCurrentStreamToPool"
 
 
 @functools.cache
-def capture_stream() -> Any:  # noqa: ANN401 - a class without types
+def capture_stream() -> Any:
     """Return the stream that all graphs are captured on.
 
     Libraries have a workspace by stream, which must not lie in the memory of a graph:
@@ -57,7 +57,7 @@ def captured(graph: torch.cuda.CUDAGraph) -> Generator[None]:
         _end(graph, pool)
 
 
-def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:  # noqa: ANN401 - two numbers
+def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
     try:
         graph.capture_end()
     except RuntimeError:

@@ -107,7 +107,7 @@ def _cuda() -> Device:
     )
 
 
-def gpu_properties() -> Any:  # noqa: ANN401 - a class of PyTorch's C++
+def gpu_properties() -> Any:
     """Return CUDA's properties of the GPU that is measured: the first."""
     cuda: Any = torch.cuda
     return cuda.get_device_properties(0)

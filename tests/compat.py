@@ -95,13 +95,13 @@ class Environment:
         """Run its Python."""
         env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         command = [str(self.folder / "bin" / "python"), *words]
-        return subprocess.run(  # noqa: S603 - our own code
+        return subprocess.run(
             command, cwd=ROOT, capture_output=True, check=False, env=env
         )
 
     def install(self) -> str:
         """Make it; return what went wrong."""
-        made = subprocess.run(  # noqa: S603 - our own code
+        made = subprocess.run(
             [self.python, "-m", "venv", "--clear", str(self.folder)],
             capture_output=True,
             check=False,
@@ -144,7 +144,7 @@ def environments(pythons: Sequence[str]) -> Iterator[Environment]:
     found = [python for python in pythons if shutil.which(python)]
     for number, python in enumerate(found):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
-        version = subprocess.run(  # noqa: S603 - a Python that the user names
+        version = subprocess.run(
             [python, "-c", code], capture_output=True, check=True, text=True
         ).stdout.strip()
         yield Environment(f"python{version}", python, oldest=False)

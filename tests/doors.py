@@ -20,7 +20,7 @@ class DoorContract(Contract):
 
     open_packages = fields.SetField(subfield=fields.StringField(), required=False)
 
-    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Find imports that go past a door."""
         wrong = sorted(
             (importer, imported)

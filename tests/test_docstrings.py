@@ -65,6 +65,6 @@ def test_docstrings_name_what_they_are_about(folder: str) -> None:
         ("Whether rows are sorted.", False),
     ],
 )
-def test_what_is_no_sentence(text: str, refused: bool) -> None:  # noqa: FBT001 - of the case
+def test_what_is_no_sentence(text: str, refused: bool) -> None:
     """The rule refuses fragments and nothing else."""
     assert refused == bool(REFUSED.match(text))

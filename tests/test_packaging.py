@@ -84,7 +84,7 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tree)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(tmp_path), str(tree)]
-    subprocess.run(command, check=True)  # noqa: S603 - our own arguments
+    subprocess.run(command, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     own = {path.name for path in (ROOT / "src" / "perfc").glob("*.*")}
     facade = {f"perfc/{name}" for name in own}
@@ -117,9 +117,7 @@ def test_import_is_cheap() -> None:
     code = f"import sys, perfc; print(*[m for m in {HEAVY} if m in sys.modules])"
 
     command = [sys.executable, "-I", "-c", code]
-    result = subprocess.run(  # noqa: S603 - our own arguments
-        command, check=True, capture_output=True, text=True
-    )
+    result = subprocess.run(command, check=True, capture_output=True, text=True)
 
     assert "\n" == result.stdout
 

@@ -34,7 +34,7 @@ def _tracked() -> list[Path]:
     if git is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = [git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(  # noqa: S603 - our own arguments
+    listed = subprocess.run(
         command, cwd=ROOT, check=False, capture_output=True, text=True
     )
     if listed.returncode != 0:

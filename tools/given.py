@@ -288,7 +288,7 @@ def read_target(name: str, value: object) -> Target | str:
     """Read which target is meant."""
     if _is_text(value):
         return path_text(name, value)
-    from perfc.costmodels import Target  # noqa: PLC0415 - loads no more than an analysis
+    from perfc.costmodels import Target
 
     if isinstance(value, Target):
         return value

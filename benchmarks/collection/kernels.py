@@ -121,7 +121,7 @@ def analyzed(setting: Planned) -> perfc.Report:
     )
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - of JSON
+def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return (

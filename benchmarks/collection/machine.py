@@ -256,7 +256,7 @@ def _output(command: Sequence[str], folder: Path | None = None) -> str:
     if shutil.which(command[0]) is None:
         return ""
     try:
-        done = subprocess.run(  # noqa: S603 - our own arguments
+        done = subprocess.run(
             command,
             cwd=folder,
             capture_output=True,

@@ -16,11 +16,11 @@ class Nvml:
     _library: Any
     _handle: Any
 
-    def ask(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - no types
+    def ask(self, name: str, *arguments: object) -> Any:
         """Return the answer of the GPU to `nvmlDeviceGet<name>`; None without one."""
         return self._told(f"nvmlDeviceGet{name}", self._handle, *arguments)
 
-    def system(self, name: str) -> Any:  # noqa: ANN401 - it has no types
+    def system(self, name: str) -> Any:
         """Return the answer to `nvmlSystemGet<name>`; None without one."""
         return self._told(f"nvmlSystemGet{name}")
 
@@ -28,7 +28,7 @@ class Nvml:
         """Return a constant of the library, which older ones may lack."""
         return int(getattr(self._library, name, default))
 
-    def _told(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - no types
+    def _told(self, name: str, *arguments: object) -> Any:
         function = getattr(self._library, name, None)
         if function is None:
             return None
@@ -53,7 +53,7 @@ def open_nvml() -> Nvml | None:
         return None
 
 
-def _handle(library: Any) -> Any:  # noqa: ANN401 - it has no types
+def _handle(library: Any) -> Any:
     """Find the GPU by what it calls itself: PyTorch may see fewer, in another order."""
     cuda: Any = torch.cuda
     uuid = cuda.get_device_properties(0).uuid

@@ -48,7 +48,7 @@ def commit_of(root: Path) -> str:
 
 def _git(root: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(  # noqa: S603 - our own arguments
+        done = subprocess.run(
             ["git", *arguments],  # noqa: S607
             cwd=root,
             capture_output=True,

@@ -101,11 +101,11 @@ class Uncapturable(_Mode):  # type: ignore[misc]  # a base class without types
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401 - an op
+        func: Any,
         types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - what the op returns
+    ) -> Any:
         """Look at an op, and run it."""
         name = str(func.name()) if hasattr(func, "name") else str(func)
         leaves = tree_leaves((args, kwargs))

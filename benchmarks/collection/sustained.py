@@ -94,7 +94,7 @@ class Mark(Protocol):
     def wait(self) -> None:
         """Return when the device has come there."""
 
-    def since_us(self, earlier: Any) -> float:  # noqa: ANN401 - a mark of its kind
+    def since_us(self, earlier: Any) -> float:
         """Return the time from an earlier one."""
         ...
 
@@ -337,7 +337,7 @@ def _longest_kernel(call: Call, device: Device) -> str:
     return "" if longest is None else str(longest.name)[:LONGEST_NAME]
 
 
-def _is_of_gpu(event: Any) -> bool:  # noqa: ANN401 - of PyTorch's profiler
+def _is_of_gpu(event: Any) -> bool:
     return str(event.device_type).endswith("CUDA")
 
 

@@ -195,7 +195,7 @@ def _parquet_of(layout: Format, columns: Mapping[str, Column]) -> bytes:
     return written
 
 
-def _arrow_array(arrow: Any, field: Field, column: Column) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _arrow_array(arrow: Any, field: Field, column: Column) -> Any:
     if isinstance(column, list):
         return arrow.array(column, arrow.string())
     empty = np.isnan(column) if field.kind == "float" else column == _NOTHING
@@ -219,7 +219,7 @@ def _parquet_columns(data: bytes, layout: Format) -> dict[str, Column]:
     return {f.name: _column_of(f, table.column(f.name)) for f in layout.fields}
 
 
-def _column_of(field: Field, column: Any) -> Column:  # noqa: ANN401 - of pyarrow
+def _column_of(field: Field, column: Any) -> Column:
     if field.kind == "text":
         texts: list[str] = column.to_pylist()
         return texts

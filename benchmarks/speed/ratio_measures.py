@@ -197,6 +197,6 @@ def attempt(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     }
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, *arguments]
-    return subprocess.run(  # noqa: S603 - our own arguments
+    return subprocess.run(
         command, check=False, capture_output=True, text=True, env={**kept, **fixed}
     )

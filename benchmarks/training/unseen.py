@@ -147,7 +147,7 @@ class Unseen:
         )
         return _stream_s(found, rows)
 
-    def _fit(self, name: str, gone: Gpus, ops: Collection[str], fit: Fit) -> Any:  # noqa: ANN401 - parameters of any op
+    def _fit(self, name: str, gone: Gpus, ops: Collection[str], fit: Fit) -> Any:
         rows = of_ops(self.samples, ops)
         # GPUs without such rows change no fit.
         known = name, gone & {sample.key.target for sample in rows}

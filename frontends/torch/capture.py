@@ -127,7 +127,7 @@ def capture_module(
     return made.run(model, args, kwargs or {}, recording.optimizer)
 
 
-def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:  # noqa: ANN401
+def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:
     """Return a copy of a module, or what a function makes where nothing has weight.
 
     Also the name of its class.
@@ -218,7 +218,7 @@ class _Step:
         bound.arguments.update(copied)
         return bound.args, bound.kwargs
 
-    def _argument(self, name: str, value: Any) -> Any:  # noqa: ANN401
+    def _argument(self, name: str, value: Any) -> Any:
         """Copy an argument, and declare its tensors as inputs."""
         found: list[torch.Tensor] = []
 
@@ -343,7 +343,7 @@ def _bound(
         raise UnsupportedModelError(msg) from None
 
 
-def _names(recorder: Recorder, output: Any) -> list[str]:  # noqa: ANN401
+def _names(recorder: Recorder, output: Any) -> list[str]:
     """Return the names of the tensors in what a module returns."""
     found: list[str] = []
 

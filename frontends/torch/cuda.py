@@ -117,7 +117,7 @@ def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:  # noq
 _HALVES = (torch.float16, torch.bfloat16)
 
 
-def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:  # noqa: ANN401 - an op
+def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:
     """Convert halves to fp32 within the kernel."""
 
     def softmax(
@@ -202,7 +202,7 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
 
     class FusedRmsNorm(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:  # noqa: ANN401
+        def forward(ctx: Any, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
             axes = x.dim() - len(shape)
             with recorder.paused():
                 out = torch.empty_like(x)
@@ -219,7 +219,7 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
             return out
 
         @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ANN401
+        def backward(ctx: Any, *grads: Any) -> Any:
             x, scale, weight = ctx.saved_tensors
             wanted = (ctx.needs_input_grad[0], ctx.needs_input_grad[2])
             with recorder.paused():

@@ -34,7 +34,7 @@ def record_step(  # noqa: PLR0913, PLR0917 - what a step is given, and who recor
     optimizer: Optimizer,
     recorder: Recorder,
     builder: AtenBuilder,
-) -> Any:  # noqa: ANN401 - what the step returns
+) -> Any:
     """Record an iteration that *step* runs; return what it returns."""
     with recorder.paused():
         stepper = make_optimizer(optimizer, model)
@@ -62,7 +62,7 @@ def _follow(
     """
     zero: Callable[..., None] = optimizer.zero_grad
 
-    def step(self: torch.optim.Optimizer, closure: Any = None) -> Any:  # noqa: ANN401
+    def step(self: torch.optim.Optimizer, closure: Any = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():

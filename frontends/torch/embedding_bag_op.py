@@ -59,13 +59,13 @@ onnx.defs.register_schema(
 
 
 def embedding_bag(  # noqa: PLR0913, PLR0917 - the arguments of aten::embedding_bag
-    weight: Any,  # noqa: ANN401 - symbolic values of onnxscript, as below
-    indices: Any,  # noqa: ANN401
-    offsets: Any,  # noqa: ANN401
+    weight: Any,
+    indices: Any,
+    offsets: Any,
     scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
     mode: int = 0,
     sparse: bool = False,  # noqa: FBT001, FBT002
-    per_sample_weights: Any = None,  # noqa: ANN401
+    per_sample_weights: Any = None,
     include_last_offset: bool = False,  # noqa: FBT001, FBT002
     padding_idx: int | None = None,
 ) -> tuple[Any, ...]:

@@ -69,7 +69,7 @@ def _class_name(program: ExportedProgram) -> str:
 
 def given_sizes(
     program: ExportedProgram,
-    args: Any,  # noqa: ANN401 - one argument, or several
+    args: Any,
     kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
     """Return the symbols of the inputs, and their sizes in arguments, if any are given.

@@ -116,7 +116,7 @@ def run_factory(text: str, batch: int | None = None) -> Made:
     return _read(_call(text, batch), text)
 
 
-def _call(text: str, batch: int | None) -> Any:  # noqa: ANN401 - whatever it returns
+def _call(text: str, batch: int | None) -> Any:
     where, _, name = text.rpartition(":")
     factory, given = _find(where, name), {} if batch is None else {"batch": batch}
     if given and not _takes(factory, "batch"):
@@ -197,7 +197,7 @@ def raised_by(error: BaseException) -> str:
     return f"{type(error).__name__}{colon}{said}{place}"
 
 
-def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it returns
+def _read(returned: Any, text: str) -> Made:
     """Take apart what a factory returned.
 
     Raises:
@@ -224,7 +224,7 @@ def _read(returned: Any, text: str) -> Made:  # noqa: ANN401 - whatever it retur
     raise UnsupportedModelError(msg)
 
 
-def _kind(value: Any) -> str:  # noqa: ANN401
+def _kind(value: Any) -> str:
     if is_list(value):
         return f"({', '.join(type(item).__name__ for item in value)})"
     if is_mapping(value):

@@ -23,7 +23,7 @@ AUTOCAST = C.DispatchKey.AutocastCUDA
 """The key under which PyTorch looks kernels up while autocast of CUDA is on."""
 
 
-def op(name: str) -> Any:  # noqa: ANN401 - PyTorch's class of ops has no public name
+def op(name: str) -> Any:
     """Return the op of ATen that `name` or `name.overload` is.
 
     Raises:
@@ -34,17 +34,17 @@ def op(name: str) -> Any:  # noqa: ANN401 - PyTorch's class of ops has no public
     return getattr(getattr(torch.ops.aten, packet), overload or "default")
 
 
-def schema(func: Any) -> Any:  # noqa: ANN401 - as above
+def schema(func: Any) -> Any:
     """Return the names and types of an op's arguments and results."""
     return func._schema  # noqa: SLF001
 
 
-def current_node() -> Any:  # noqa: ANN401 - as above
+def current_node() -> Any:
     """Return the node that autograd is running, or None."""
     return C._current_autograd_node()  # noqa: SLF001
 
 
-def sequence_number(node: Any = None) -> int:  # noqa: ANN401 - as above
+def sequence_number(node: Any = None) -> int:
     """Return the number of a node, or that of the node that was made last."""
     if node is not None:
         return int(node._sequence_nr())  # noqa: SLF001
@@ -67,7 +67,7 @@ def is_alone(tensor: torch.Tensor) -> bool:
 
 
 def stated_flops(
-    func: Any,  # noqa: ANN401 - as above
+    func: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     results: Sequence[Any],
@@ -129,7 +129,7 @@ def checkpoints_on_cuda() -> Generator[None]:
     module = import_module("torch.utils.checkpoint")
     infer: Callable[..., str] = vars(module)["_infer_device_type"]
 
-    def found(*args: Any) -> str:  # noqa: ANN401 - what is checkpointed
+    def found(*args: Any) -> str:
         device = infer(*args)
         return "cuda" if device == "meta" else device
 
@@ -152,7 +152,7 @@ def compiler_left_out() -> Generator[None]:
     A compiler that is not there sees nothing. Where it is loaded, nothing changes.
     """
 
-    def found(what: Any, name: str, *default: Any) -> Any:  # noqa: ANN401 - as `getattr`
+    def found(what: Any, name: str, *default: Any) -> Any:
         hides = name == "__dynamo_disable" and "torch._dynamo" not in sys.modules
         return what if hides else getattr(what, name, *default)
 

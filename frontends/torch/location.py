@@ -113,14 +113,14 @@ class Locations:
         """Return the path of a module of the model."""
         return self._paths.get(id(module))
 
-    def _enter(self, module: torch.nn.Module, args: Any) -> None:  # noqa: ANN401
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
         self._stack.append(self._paths.get(id(module), self._stack[-1]))
         if self._tells and id(module) in self._paths:
             self._inside += 1
             if current_node() is None:  # else backward runs it again
                 self.phase = "forward"
 
-    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:  # noqa: ANN401
+    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
         self._stack.pop()
         self._inside -= self._tells and id(module) in self._paths
 
@@ -128,7 +128,7 @@ class Locations:
         """Return where the call is that *frame* makes."""
         return self.under(current_node(), frame)
 
-    def under(self, node: Any, frame: FrameType | None) -> Location:  # noqa: ANN401
+    def under(self, node: Any, frame: FrameType | None) -> Location:
         """Return where the call is that *frame* makes while autograd runs *node*."""
         phase = self._told(frame) if self._tells else self.phase
         place = self._place(node, frame, phase)
@@ -144,7 +144,7 @@ class Locations:
 
     def _place(
         self,
-        node: Any,  # noqa: ANN401 - of autograd, which has no types
+        node: Any,
         frame: FrameType | None,
         phase: str,
     ) -> Place:

@@ -24,7 +24,7 @@ _PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "BaddbmmBackward")
 
 
 def loss_of(
-    output: Any,  # noqa: ANN401 - whatever a module returns
+    output: Any,
     loss: Loss,
     label: Label,
 ) -> torch.Tensor:
@@ -46,7 +46,7 @@ def loss_of(
 
 
 def settled_loss(
-    output: Any,  # noqa: ANN401 - whatever a module returns
+    output: Any,
     loss: Loss,
 ) -> Callable[[Any, Label], Any]:
     """Return a function from outputs like *output*, and labels, to the loss.
@@ -72,7 +72,7 @@ def settled_loss(
     return lambda out, label: LOSSES[kind](_first(out), label)
 
 
-def _ready(output: Any) -> torch.Tensor | None:  # noqa: ANN401
+def _ready(output: Any) -> torch.Tensor | None:
     """Return the loss that the module has worked out itself."""
     found = output.get("loss") if is_mapping(output) else None
     found = getattr(output, "loss", None) if found is None else found
@@ -82,7 +82,7 @@ def _ready(output: Any) -> torch.Tensor | None:  # noqa: ANN401
     return first if first is not None and not first.dim() else None
 
 
-def _first(output: Any) -> torch.Tensor | None:  # noqa: ANN401
+def _first(output: Any) -> torch.Tensor | None:
     """Return the first tensor of floats."""
     if isinstance(output, torch.Tensor):
         return output if output.is_floating_point() else None

@@ -37,7 +37,7 @@ def weightless_onnx(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    dynamic_shapes: Any = None,  # noqa: ANN401 - what torch.export takes
+    dynamic_shapes: Any = None,
     opset: int | None = None,
 ) -> bytes:
     """Return an ONNX file of a module's forward pass, in evaluation mode.

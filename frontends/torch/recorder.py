@@ -93,11 +93,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401 - an op
-        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        func: Any,
+        types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - what the op returns
+    ) -> Any:
         """Run the op on tensors without elements, and write it down."""
         kwargs = kwargs or {}
         schema = schema_of(func)
@@ -153,7 +153,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def emit(
         self,
-        func: Any,  # noqa: ANN401 - an op
+        func: Any,
         arguments: Mapping[str, Any],
         results: Sequence[torch.Tensor | None],
     ) -> None:
@@ -166,7 +166,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def _note(  # noqa: PLR0913, PLR0917 - a call has this many parts
         self,
-        func: Any,  # noqa: ANN401 - an op
+        func: Any,
         schema: Schema,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -204,7 +204,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             target = _AS_AUTOGRAD_RUNS.get(target, target)
         self._sink(AtenCall(target, given, tuple(made), location, flops))
 
-    def _argument(self, value: Any) -> Argument:  # noqa: ANN401 - as an op takes it
+    def _argument(self, value: Any) -> Argument:
         """Name a tensor; one number of the host that no call made is that number."""
         if isinstance(value, torch.Tensor):
             unmade = value.is_cpu and not value.dim() and not hasattr(value, _NAME)
@@ -215,8 +215,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def _is_inner(
         self,
-        node: Any,  # noqa: ANN401 - what autograd runs, or None
-        func: Any,  # noqa: ANN401 - an op
+        node: Any,
+        func: Any,
         args: Sequence[Any],
         results: Sequence[torch.Tensor | None],
         frame: FrameType | None,
@@ -242,8 +242,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def _is_sparse_part(
         self,
-        node: Any,  # noqa: ANN401 - PyTorch's class has no public name
-        tensor: Any,  # noqa: ANN401 - a tensor
+        node: Any,
+        tensor: Any,
         results: Sequence[torch.Tensor | None],
     ) -> bool:
         """Note whose gradient a sparse tensor is; hide what it is taken apart into."""
@@ -280,7 +280,7 @@ def _instruction(frame: FrameType | None) -> tuple[int, int]:
     return (id(frame), frame.f_lasti) if frame is not None else (0, 0)
 
 
-def _flat(value: Any) -> list[torch.Tensor | None]:  # noqa: ANN401 - nested lists
+def _flat(value: Any) -> list[torch.Tensor | None]:
     """Return the tensors that an op returns, lists flattened; None for other values."""
     if isinstance(value, torch.Tensor):
         return [value]

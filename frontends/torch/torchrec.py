@@ -230,18 +230,18 @@ class _Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401
+        ctx: Any,
         trigger: torch.Tensor,
         shape: tuple[int, int],
         dtype: torch.dtype,
-        call: Any,  # noqa: ANN401
+        call: Any,
     ) -> torch.Tensor:
         """Make the pooled rows; *trigger* only makes them need a gradient."""
         ctx.call = call
         return torch.empty(shape, dtype=dtype, device=META)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ANN401
+    def backward(ctx: Any, *grads: Any) -> Any:
         """Update the tables."""
         ctx.call(grads[0])
         return (None, None, None, None)
@@ -254,8 +254,8 @@ def _forward(  # noqa: PLR0913, PLR0917 - fbgemm's arguments
     indices: torch.Tensor,
     offsets: torch.Tensor,
     per_sample_weights: torch.Tensor | None = None,
-    *rest: Any,  # noqa: ANN401
-    **options: Any,  # noqa: ANN401
+    *rest: Any,
+    **options: Any,
 ) -> torch.Tensor:
     """Look up, as `SplitTableBatchedEmbeddingBagsCodegen.forward` does."""
     if any(value is not None for value in (*rest, *options.values())):

@@ -35,7 +35,7 @@ def noted_arguments(
     return tuple(args), dict(kwargs)
 
 
-def _refuse_open_sizes(name: str, value: Any) -> None:  # noqa: ANN401
+def _refuse_open_sizes(name: str, value: Any) -> None:
     shape = value.shape if isinstance(value, torch.Tensor) else (value,)
     if any(isinstance(size, torch.SymInt) for size in shape):
         msg = (

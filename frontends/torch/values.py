@@ -75,7 +75,7 @@ def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return known.tensor if known is not None and known.valid[0] else None
 
 
-def _are_known(value: Any) -> bool:  # noqa: ANN401 - an argument of an op
+def _are_known(value: Any) -> bool:
     """Whether the elements of every tensor in an argument are known."""
     if isinstance(value, torch.Tensor):
         return value_of(value) is not None
@@ -91,7 +91,7 @@ def forget(tensor: torch.Tensor) -> None:
 
 def on_host(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:  # noqa: ANN401 - what the op returns
+) -> Any:
     """Run *func* on the known elements of its arguments.
 
     Raises:
@@ -112,10 +112,10 @@ def on_host(
 
 
 def follow(
-    func: Any,  # noqa: ANN401 - an op of PyTorch
+    func: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    out: Any,  # noqa: ANN401 - what the op has returned
+    out: Any,
     *,
     writes: bool,
 ) -> None:
@@ -150,7 +150,7 @@ def follow(
         setattr(result, _SLOT, _Known(value, shared))
 
 
-def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:  # noqa: ANN401
+def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:
     """Put any elements in place of the first argument's, if they do not matter.
 
     A tensor that is filled must be alone: what shares its memory would have to learn
@@ -168,7 +168,7 @@ def _without_first(func: Any, args: Sequence[Any]) -> Sequence[Any]:  # noqa: AN
     return (torch.empty(first.shape, dtype=first.dtype, device="cpu"), *args[1:])
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in lists and tuples."""
     if isinstance(value, torch.Tensor):
         return [value]
@@ -177,7 +177,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - nested lists
     return [tensor for item in value for tensor in tensors_in(item)]
 
 
-def _is_function(func: Any) -> bool:  # noqa: ANN401 - an op of PyTorch
+def _is_function(func: Any) -> bool:
     """Whether the elements of the results follow from those of the arguments."""
     return func not in _UNSET and torch.Tag.nondeterministic_seeded not in func.tags
 

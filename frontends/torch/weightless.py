@@ -44,16 +44,16 @@ class Copier(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Answer `copy.deepcopy` of a tensor."""
         if func is _COPY:
             return self.tensor(args[0])
         return func(*args, **(kwargs or {}))
 
-    def copy(self, what: Any, name: str) -> Any:  # noqa: ANN401 - any object
+    def copy(self, what: Any, name: str) -> Any:
         """Return a copy of a module or of arguments.
 
         Raises:
@@ -122,7 +122,7 @@ class Copier(TorchFunctionMode):
         return empty.set_(shared, tensor.storage_offset(), sizes, strides)
 
 
-def from_shapes(value: Any) -> Any:  # noqa: ANN401 - any argument
+def from_shapes(value: Any) -> Any:
     """Make a tensor of `torch.Size`, or of a pair of a shape and a type."""
     if isinstance(value, torch.Size):
         return torch.empty(value, device=META)

@@ -24,7 +24,7 @@ from perfc.ir.types import TensorType
 
 def _checked_images(attributes: Record, x: TensorType, weight: TensorType) -> int:
     """Refuse what cannot be convolved; return the number of groups."""
-    if x.rank != weight.rank or x.rank < 3:  # noqa: PLR2004 - N, C and one axis
+    if x.rank != weight.rank or x.rank < 3:
         msg = f"cannot convolve {x} with {weight}"
         raise VerifyError(msg)
     groups = attributes.integer("groups", 1)
@@ -143,7 +143,7 @@ def _infer_col2im(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, size, window = operands[0].type, operands[1], operands[2].elements
-    if x.rank != 3:  # noqa: PLR2004 - batch, columns, positions
+    if x.rank != 3:
         msg = f"expected [batch, channels * window, positions], got {x}"
         raise VerifyError(msg)
     points = None if window is None else product(window)
@@ -176,7 +176,7 @@ def _infer_conv_tbc(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, weight = operands[0].type, operands[1].type
-    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004 - steps, batch, channels
+    if x.rank != 3 or weight.rank != 3:
         msg = f"expected [steps, batch, channels], got {x} with {weight}"
         raise VerifyError(msg)
     require_equal("input channels", x.shape[2], weight.shape[1])

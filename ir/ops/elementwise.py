@@ -115,7 +115,7 @@ def _infer_prelu(
 
 def _folded(fold: Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] | None:
     """Fold two operands of equal length, or a single element against many."""
-    if fold is None or len(operands) != 2:  # noqa: PLR2004 - a binary op
+    if fold is None or len(operands) != 2:
         return None
     left, right = operands[0].elements, operands[1].elements
     if left is None or right is None or max(len(left), len(right)) > MAX_ELEMENTS:

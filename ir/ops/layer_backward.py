@@ -110,7 +110,7 @@ def _infer_conv_tbc(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract | None]:
     types = [operand.type for operand in operands]
-    if any(type_.rank != 3 for type_ in types):  # noqa: PLR2004 - steps, batch, channels
+    if any(type_.rank != 3 for type_ in types):
         msg = f"expected tensors of three axes, got {', '.join(map(str, types))}"
         raise VerifyError(msg)
     return _WANTED_OF_TBC(attributes, operands)

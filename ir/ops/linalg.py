@@ -22,7 +22,7 @@ def _infer_linear(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, weight = operands[0].type, operands[1].type
-    if weight.rank != 2 or x.rank < 1:  # noqa: PLR2004 - a matrix
+    if weight.rank != 2 or x.rank < 1:
         msg = f"expected a matrix as weight, got {weight} for {x}"
         raise VerifyError(msg)
     features_out, features_in = weight.shape
@@ -30,7 +30,7 @@ def _infer_linear(
         features_in, features_out = weight.shape
     require_equal("inner dimensions", x.shape[-1], features_in)
     shape = (*x.shape[:-1], features_out)
-    if len(operands) > 2:  # noqa: PLR2004 - with bias
+    if len(operands) > 2:
         broadcast([shape, operands[2].type.shape])
     return [Abstract(TensorType(x.dtype, shape))]
 
@@ -40,7 +40,7 @@ def _work_linear(
 ) -> Work:
     out = results[0]
     flops = 2 * out.numel * operands[0].shape[-1]
-    if len(operands) > 2:  # noqa: PLR2004 - with bias
+    if len(operands) > 2:
         flops = flops + out.numel
     moved = touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
@@ -123,7 +123,7 @@ PACKED_LINEAR = OpDef(
 
 def _infer_det(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
-    if x.rank < 2:  # noqa: PLR2004 - matrices
+    if x.rank < 2:
         msg = f"expected square matrices, got {x}"
         raise VerifyError(msg)
     require_equal(f"rows and columns of {x}", x.shape[-2], x.shape[-1])

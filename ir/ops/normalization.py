@@ -62,7 +62,7 @@ def _infer_group_norm(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x = operands[0].type
-    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+    if x.rank < 2:
         msg = f"expected [batch, channels, ...], got {x}"
         raise VerifyError(msg)
     channels = x.shape[1]

@@ -192,7 +192,7 @@ def _infer_sparse(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     weight, indices, values = (operand.type for operand in operands[:3])
-    if weight.rank != 2 or indices.rank != 1 or values.rank != 2:  # noqa: PLR2004
+    if weight.rank != 2 or indices.rank != 1 or values.rank != 2:
         msg = f"expected a table, indices and their rows: {weight}, {indices}, {values}"
         raise VerifyError(msg)
     check_states(attributes.text("kind"), [weight], [o.type for o in operands[3:]])

@@ -63,7 +63,7 @@ def _infer_max_unpool(
 ) -> Sequence[Abstract]:
     """Invert the output size of a pool; operand 2 states the size outright."""
     x = operands[0].type
-    if len(operands) > 2:  # noqa: PLR2004 - x, indices, size
+    if len(operands) > 2:
         shape = operands[2].elements or (UNKNOWN_DIM,) * x.rank
         return [Abstract(TensorType(x.dtype, shape))]
     kernel = _kernel(attributes, x)
@@ -95,7 +95,7 @@ def _infer_roi_pool(
 ) -> Sequence[Abstract]:
     x, rois = operands[0].type, operands[1].type
     size = attributes.integers("size")
-    if x.rank != 4 or rois.rank != 2 or len(size) != 2:  # noqa: PLR2004 - images, boxes
+    if x.rank != 4 or rois.rank != 2 or len(size) != 2:
         msg = f"expected images, boxes and a height and width, got {x}, {rois}, {size}"
         raise VerifyError(msg)
     return [Abstract(TensorType(x.dtype, (rois.shape[0], x.shape[1], *size)))]

@@ -67,7 +67,7 @@ def _infer_pad(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abs
     x, pads = operands[0], operands[1].elements
     shape = list(x.type.shape)
     axes: Sequence[Dim] | None = tuple(range(len(shape)))
-    if len(operands) > 2:  # noqa: PLR2004 - x, pads, axes
+    if len(operands) > 2:
         axes = operands[2].elements
     if pads is None or axes is None:
         return [Abstract(TensorType(x.type.dtype, (UNKNOWN_DIM,) * len(shape)))]
@@ -85,7 +85,7 @@ def _padded(x: Abstract, pads: Sequence[Dim], value: object) -> tuple[Dim, ...] 
     """Fold a padded list; one that is cut, or filled with other elements, is not."""
     if x.elements is None or x.type.rank != 1 or not isinstance(value, int):
         return None
-    if len(pads) != 2:  # noqa: PLR2004 - of no axis, or of one that is named twice
+    if len(pads) != 2:
         return None
     if any(isinstance(n, Expr) or not 0 <= n <= MAX_ELEMENTS for n in pads):
         return None
@@ -160,7 +160,7 @@ def _infer_blocks(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, block = operands[0].type, attributes.integer("block")
-    if x.rank != 4 or block < 1:  # noqa: PLR2004 - images
+    if x.rank != 4 or block < 1:
         msg = f"cannot move blocks of {block} in {x}"
         raise VerifyError(msg)
     n, c, h, w = x.shape
@@ -263,7 +263,7 @@ def _infer_multinomial(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, samples = operands[0].type, attributes.integer("samples")
-    if x.rank != 2:  # noqa: PLR2004 - batch, classes
+    if x.rank != 2:
         msg = f"expected [batch, classes], got {x}"
         raise VerifyError(msg)
     return [Abstract(TensorType(attributes.dtype("dtype"), (x.shape[0], samples)))]

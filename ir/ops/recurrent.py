@@ -67,7 +67,7 @@ def recurrent_sizes(
 
     """
     kind = attributes.text("kind")
-    if kind not in RECURRENT_GATES or x.rank != 3 or recurrence.rank not in (2, 3):  # noqa: PLR2004
+    if kind not in RECURRENT_GATES or x.rank != 3 or recurrence.rank not in (2, 3):
         msg = f"cannot run {kind!r} on {x} with {recurrence}"
         raise VerifyError(msg)
     steps, batch, inputs = x.shape
@@ -98,7 +98,7 @@ def _infer_recurrent(
     if attributes.flag("batch_first"):
         whole = (batch, steps, directions, state)
         last = (batch, directions)
-    if recurrence.rank == 2:  # noqa: PLR2004 - a matrix: no axis of directions
+    if recurrence.rank == 2:
         whole, last = (*x.shape[:2], state), (batch,)
     out, end, cell = (
         Abstract(TensorType(x.dtype, shape))
@@ -158,14 +158,14 @@ def _infer_linear_attention(
 ) -> Sequence[Abstract]:
     query, key, value = (operand.type for operand in operands[:3])
     heads, kv_heads = _heads(attributes)
-    if min(query.rank, key.rank, value.rank) != 3:  # noqa: PLR2004 - [b, t, features]
+    if min(query.rank, key.rank, value.rank) != 3:
         msg = f"expected [batch, tokens, features], got {query}, {key}, {value}"
         raise VerifyError(msg)
     value_size = value.shape[2] // kv_heads
     state = (query.shape[0], kv_heads, key.shape[2] // kv_heads, value_size)
     out = TensorType(query.dtype, (*query.shape[:2], heads * value_size))
     given = attributes.flag("has_state")
-    if given and len(operands) == 3:  # noqa: PLR2004 - query, key, value
+    if given and len(operands) == 3:
         msg = "has_state is true, but no state is given as operand 3"
         raise VerifyError(msg)
     dtype = operands[3].type.dtype if given else query.dtype
@@ -209,7 +209,7 @@ def _infer_causal_conv(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, weight = operands[0].type, operands[1].type
-    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004 - batch, channels, steps
+    if x.rank != 3 or weight.rank != 3:
         msg = f"cannot convolve {x} with {weight}"
         raise VerifyError(msg)
     state = TensorType(x.dtype, (*x.shape[:2], weight.shape[2] - 1))

@@ -202,7 +202,7 @@ def _infer_batch_norm(
 ) -> Sequence[Abstract]:
     """In training the running statistics follow the result."""
     x = operands[0].type
-    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+    if x.rank < 2:
         msg = f"expected [batch, channels, ...], got {x}"
         raise VerifyError(msg)
     statistics = Abstract(TensorType(operands[3].type.dtype, (x.shape[1],)))
@@ -222,7 +222,7 @@ def _infer_local_response(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x = operands[0].type
-    if x.rank < 2:  # noqa: PLR2004 - batch and channels
+    if x.rank < 2:
         msg = f"expected [batch, channels, ...], got {x}"
         raise VerifyError(msg)
     return [Abstract(x)]
@@ -268,7 +268,7 @@ def _infer_nll_loss(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     scores, labels = operands[0].type, operands[1].type
-    if scores.rank < 2 or labels.rank != scores.rank - 1:  # noqa: PLR2004 - classes
+    if scores.rank < 2 or labels.rank != scores.rank - 1:
         msg = f"labels {labels} do not fit scores {scores}"
         raise VerifyError(msg)
     shape = labels.shape if attributes.text("reduction") == "none" else ()

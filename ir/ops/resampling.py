@@ -141,7 +141,7 @@ def _infer_grid_sample(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, grid = operands[0].type, operands[1].type
-    if x.rank < 3 or grid.rank != x.rank:  # noqa: PLR2004 - N, C and one axis
+    if x.rank < 3 or grid.rank != x.rank:
         msg = f"cannot sample {x} at {grid}"
         raise VerifyError(msg)
     shape = (*x.shape[:2], *grid.shape[1:-1])
@@ -203,7 +203,7 @@ def _infer_affine_grid(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     theta, size = operands[0].type, operands[1].elements
-    axes = theta.shape[1] if theta.rank == 3 else None  # noqa: PLR2004 - [n, 2|3, 3|4]
+    axes = theta.shape[1] if theta.rank == 3 else None
     if not isinstance(axes, int) or axes not in (2, 3):
         msg = f"expected affine maps [batch, axes, axes + 1], got {theta}"
         raise VerifyError(msg)

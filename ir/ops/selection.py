@@ -152,7 +152,7 @@ def _infer_suppression(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     boxes, scores = operands[0].type, operands[1].type
-    if boxes.rank != 3 or scores.rank != 3:  # noqa: PLR2004 - [n, boxes, 4], [n, c, boxes]
+    if boxes.rank != 3 or scores.rank != 3:
         msg = f"expected boxes and scores of images, got {boxes} and {scores}"
         raise VerifyError(msg)
     return [Abstract(TensorType(I64, (UNKNOWN_DIM, 3)))]

@@ -39,7 +39,7 @@ def _fft_flops(transforms: Dim, length: Dim) -> Any:  # noqa: ANN401
 
 def _infer_dft(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
-    if x.rank < 2:  # noqa: PLR2004 - an axis, and real and imaginary part
+    if x.rank < 2:
         msg = f"expected [..., 1 or 2], got {x}"
         raise VerifyError(msg)
     axis = normalize_axis(attributes.integer("axis", -2), x.rank)
@@ -50,7 +50,7 @@ def _infer_dft(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abs
     inverse, onesided = attributes.flag("inverse"), attributes.flag("onesided")
     if onesided and not inverse:
         shape[axis] = shape[axis] // 2 + 1
-    elif onesided and len(operands) < 2:  # noqa: PLR2004 - half a spectrum given
+    elif onesided and len(operands) < 2:
         shape[axis] = 2 * (shape[axis] - 1)
     shape[-1] = 1 if onesided and inverse else _COMPLEX
     return [Abstract(TensorType(x.dtype, tuple(shape)))]

@@ -25,7 +25,7 @@ class Inputs:
         self._where, self._dtype = where, dtype
         self._tree = self._placed(tree)
 
-    def copied(self) -> Any:  # noqa: ANN401 - what was given
+    def copied(self) -> Any:
         """Return the inputs on the device."""
         return self._moved(self._tree)
 
@@ -33,7 +33,7 @@ class Inputs:
         """Copy the inputs into what `copied` returned before."""
         self._refill(copies, self._tree)
 
-    def _placed(self, value: Any) -> Any:  # noqa: ANN401
+    def _placed(self, value: Any) -> Any:
         value = _made_real(value)
         if not isinstance(value, Tensor):
             return _mapped(value, self._placed)
@@ -44,12 +44,12 @@ class Inputs:
         host = value.detach().cpu()
         return host.pin_memory() if self._pinned else host
 
-    def _moved(self, value: Any) -> Any:  # noqa: ANN401
+    def _moved(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             return value.to(self._device, non_blocking=self._pinned)
         return _mapped(value, self._moved)
 
-    def _refill(self, copy: Any, value: Any) -> None:  # noqa: ANN401
+    def _refill(self, copy: Any, value: Any) -> None:
         if isinstance(value, Tensor):
             if copy is not value:
                 copy.copy_(value, non_blocking=self._pinned)
@@ -61,7 +61,7 @@ class Inputs:
                 self._refill(one, other)
 
 
-def _made_real(value: Any) -> Any:  # noqa: ANN401
+def _made_real(value: Any) -> Any:
     """Make a tensor of a shape, of a shape and a type, or of one without elements.
 
     That is what `perfc.from_torch` takes for a tensor, too.
@@ -75,7 +75,7 @@ def _made_real(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     """Apply *function* to what a list, tuple or dict holds; leave others alone."""
     if _is_dict(value):
         return {key: function(item) for key, item in value.items()}

@@ -135,7 +135,7 @@ class Iteration:
         else:
             self._forward = self._custom_step
 
-    def _custom_step(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:  # noqa: ANN401
+    def _custom_step(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:
         """Run what the factory's own training loop does in an iteration."""
         optimizer = self._optimizers[0] if self._optimizers else None
         step: Any = self._made.step
@@ -162,7 +162,7 @@ class Iteration:
         self._loss = settled_loss(output, self._made.loss)
         self._labels = Inputs(labels[:1], self._device.kind, self._setting.inputs)
 
-    def _output(self, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+    def _output(self, args: Any, kwargs: Any) -> Any:
         """Run forward; autocast ends before the loss, which reads 32 bits."""
         with self._autocast():
             output = self.model(*args, **kwargs)
@@ -175,14 +175,14 @@ class Iteration:
         enabled = precision is not None
         return torch.autocast(self._device.kind, precision, enabled=enabled)
 
-    def _compute(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:  # noqa: ANN401
+    def _compute(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:
         """Run forward, and the loss in training: what is compiled together."""
         output = self._output(args, kwargs)
         if self._loss is None:
             return output
         return self._loss(output, lambda shape, dtype: labels[0])
 
-    def _step(self, inputs: Any, labels: list[Tensor]) -> None:  # noqa: ANN401
+    def _step(self, inputs: Any, labels: list[Tensor]) -> None:
         """Run all that works on inputs that are on the device."""
         if self._made.step is None:
             self._zero_grad()

@@ -41,7 +41,7 @@ class RowwiseAdagrad(torch.optim.Optimizer):
                 )
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ANN401 - torch's signature
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update the rows that have gradients."""
         for group in self.param_groups:
             for table in group["params"]:

@@ -152,7 +152,7 @@ def _joined(
         first is None
         or first.op != "sequence_empty"
         or insert.op != "sequence_insert"
-        or len(insert.operands) != 2  # noqa: PLR2004 - at the end, no position
+        or len(insert.operands) != 2
         or insert.operands[0] is not region.inputs[index + 2]
         or join.op != "concat_from_sequence"
         or join.attributes.integer("axis") != 0

@@ -133,7 +133,7 @@ _ORDERED = frozenset({"sub", "div", "pow"})
 
 def orders(node: Node) -> Sequence[tuple[Value, Value]]:
     """Return both orders of the operands of a commutative node of two."""
-    if len(node.operands) != 2:  # noqa: PLR2004 - a pair
+    if len(node.operands) != 2:
         return ()
     left, right = node.operands
     return ((left, right), (right, left))

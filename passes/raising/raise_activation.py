@@ -208,7 +208,7 @@ def _hard_sigmoid(trail: Trail, value: Value) -> _Gate | None:
         node.attributes.get(n, d) for n, d in (("alpha", 0.2), ("beta", 0.5))
     )
     is_swish = isinstance(slope, float) and math.isclose(slope, 1 / 6, rel_tol=1e-3)
-    return _Gate(node.operands[0], "hardswish") if is_swish and offset == 0.5 else None  # noqa: PLR2004
+    return _Gate(node.operands[0], "hardswish") if is_swish and offset == 0.5 else None
 
 
 def _clipped(trail: Trail, value: Value) -> _Gate | None:

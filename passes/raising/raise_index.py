@@ -81,7 +81,7 @@ class _Matcher:
         front = trail.step(node.operands[0], "transpose")
         indices = node.operands[1]
         depth = None if indices.type is None else indices.type.shape[-1]
-        plain = indices.type is not None and indices.type.rank == 2  # noqa: PLR2004
+        plain = indices.type is not None and indices.type.rank == 2
         if front is None or not plain or node.attributes.integer("batch_dims", 0):
             return None
         if not isinstance(depth, int):

@@ -71,14 +71,14 @@ class _Matcher:
         )
 
     def _product(self, node: Node) -> Raised | None:
-        if len(node.operands) != 2:  # noqa: PLR2004 - zero points of a quantised one
+        if len(node.operands) != 2:
             return None
         x, weight = node.operands
         attributes: dict[str, AttrValue] = {"weight_is_kn": True}
         turned = weight.producer
         if turned is not None and turned.op == "transpose":
             weight, attributes = turned.operands[0], {}
-        is_matrix = weight.type is not None and weight.type.rank == 2  # noqa: PLR2004
+        is_matrix = weight.type is not None and weight.type.rank == 2
         rows = x.type is not None and x.type.rank > 1
         if weight not in self.parameters or not is_matrix or not rows:
             return None

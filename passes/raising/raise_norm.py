@@ -272,10 +272,10 @@ def _group_norm(
 
 def _cuts(x: Value, cut: Value, groups: int) -> bool:
     """Whether *cut* is *x* as [batch, groups, the rest]."""
-    if x.type is None or cut.type is None or x.type.rank < 2:  # noqa: PLR2004
+    if x.type is None or cut.type is None or x.type.rank < 2:
         return False
     shape = cut.type.shape
-    return len(shape) == 3 and shape[:2] == (x.type.shape[0], groups)  # noqa: PLR2004
+    return len(shape) == 3 and shape[:2] == (x.type.shape[0], groups)
 
 
 def _per_channel(weight: Value, x: Value) -> bool:

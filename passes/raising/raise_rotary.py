@@ -80,7 +80,7 @@ def _rotation(trail: Trail, straight: Node, turned: Node) -> tuple[Value, ...] |
 def _is_rotated(trail: Trail, value: Value, x: Value) -> bool:
     """Whether *value* is `cat(-x[..., h:], x[..., :h])`."""
     joined = trail.step(value, "concat")
-    if joined is None or len(joined.operands) != 2 or x.type is None:  # noqa: PLR2004
+    if joined is None or len(joined.operands) != 2 or x.type is None:
         return False
     last = joined.attributes.integer("axis") % x.type.rank == x.type.rank - 1
     width = x.type.shape[-1]
@@ -101,7 +101,7 @@ def _is_half(trail: Trail, value: Value, x: Value, start: int) -> bool:
     if value.type.shape[:-1] != x.type.shape[:-1]:
         return False
     if node.op == "split":
-        return len(node.results) == 2 and (value is node.results[0]) == (start == 0)  # noqa: PLR2004
+        return len(node.results) == 2 and (value is node.results[0]) == (start == 0)
     begins = trail.elements.get(node.operands[1])
     stepped = len(node.operands) > _STEPS
     steps = trail.elements.get(node.operands[_STEPS]) if stepped else (1,)

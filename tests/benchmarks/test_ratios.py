@@ -30,13 +30,13 @@ def committed(tmp_path: Path) -> Path:
     return path
 
 
-def _compare(path: Path, machine: str = "A", *, write: bool = False, **now: Any) -> int:  # noqa: ANN401 - values by name
+def _compare(path: Path, machine: str = "A", *, write: bool = False, **now: Any) -> int:
     values = {**VALUES, **now}
     found = ratios.Ratios(machine, values)
     return int(ratios.compare(found, path, UNITS, write=write))
 
 
-def _verdict(**fields: Any) -> str:  # noqa: ANN401 - a script's fields
+def _verdict(**fields: Any) -> str:
     row = {"name": "cold", "unit": "x", "now": 2.0, "committed": 2.0, **fields}
     return str(ratios.Row(**row).verdict)
 
@@ -187,7 +187,7 @@ def test_what_is_worse_once_is_measured_again(
 def test_quick_leaves_out_what_takes_longest(monkeypatch: pytest.MonkeyPatch) -> None:
     """The large graph and the wheel, and nothing else."""
 
-    def made_up(name: str) -> Any:  # noqa: ANN401 - a function with a name
+    def made_up(name: str) -> Any:
         def step() -> dict[str, float]:
             return {name: 1.0}
 
@@ -205,7 +205,7 @@ def test_the_least_of_calls_done_in_turn() -> None:
     called: list[str] = []
     times = iter([3.0, 30.0, 1.0, 20.0, 2.0, 40.0])
 
-    def clock(call: Any) -> float:  # noqa: ANN401 - any function
+    def clock(call: Any) -> float:
         call()
         return next(times)
 
@@ -234,7 +234,7 @@ def test_a_wheel_that_cannot_be_built(
     """The measure is none, and pip's reason is printed."""
     attempt = measures.attempt
 
-    def refused(arguments: Sequence[str]) -> Any:  # noqa: ANN401 - what is attempted
+    def refused(arguments: Sequence[str]) -> Any:
         return attempt(["-c", "raise SystemExit('no setuptools')"])
 
     monkeypatch.setattr(measures, "attempt", refused)

@@ -28,7 +28,7 @@ RELU = Record({"kind": "relu", "rows": 64, "cols": 64, "tensor_inputs": 1})
 GEMM = Record({"b": 1, "m": 64, "n": 64, "k": 64})
 
 
-def setting(model: str = "gpt2", *, runtime: str = "eager", **other: Any) -> Any:  # noqa: ANN401 - fields of any type
+def setting(model: str = "gpt2", *, runtime: str = "eager", **other: Any) -> Any:
     """Predict 100 us, 50 to 150, of which the GPU works 80, 70 to 90."""
     fields = {
         "target": TARGET,
@@ -55,7 +55,7 @@ def setting(model: str = "gpt2", *, runtime: str = "eager", **other: Any) -> Any
     return predicted.Prediction(**fields | other)
 
 
-def kernel(op: str, params: Record, kernel_us: float, target: str = TARGET) -> Any:  # noqa: ANN401 - a class of a script
+def kernel(op: str, params: Record, kernel_us: float, target: str = TARGET) -> Any:
     """Predict a kernel alone, half as long to twice as long; in a graph 1 us more."""
     return predicted.KernelPrediction(
         target=target,
@@ -71,12 +71,12 @@ def kernel(op: str, params: Record, kernel_us: float, target: str = TARGET) -> A
     )
 
 
-def count(workload: int, kernel: int, count: int) -> Any:  # noqa: ANN401 - a class of a script
+def count(workload: int, kernel: int, count: int) -> Any:
     """Say how often a setting makes a call."""
     return predicted.CallCount(workload=workload, kernel=kernel, count=count)
 
 
-def step(of: Any, time_us: float, active_us: float | None) -> WorkloadMeasurement:  # noqa: ANN401 - a class of a script
+def step(of: Any, time_us: float, active_us: float | None) -> WorkloadMeasurement:
     """Return the measured row of a setting."""
     return WorkloadMeasurement(
         target=of.target,
@@ -107,7 +107,7 @@ def timed(op: str, params: Record, us: float, timing: str = "graph") -> Measurem
     )
 
 
-def launches(of: Any, *categories: str) -> Any:  # noqa: ANN401 - a class of a script
+def launches(of: Any, *categories: str) -> Any:
     """Return one iteration of a setting as a trace has it: a call and what it ran."""
     mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0"}
     events: list[dict[str, object]] = [{**mark, "ts": 0.0, "dur": 1000.0}]

@@ -24,7 +24,7 @@ _GIVEN = ("batch", "mode", "runtime", "dtype", "optimizer", "attention")
 
 
 @pytest.fixture(name="made", scope="module")
-def _made() -> Any:  # noqa: ANN401 - a class of a script
+def _made() -> Any:
     return predicted.read_predictions(predicted.FOLDER)
 
 
@@ -33,12 +33,12 @@ def _params(model: str) -> tuple[tuple[str, object], ...]:
     return _kept(find_subject(model).params)
 
 
-def _kept(params: Any) -> tuple[tuple[str, object], ...]:  # noqa: ANN401 - of a row
+def _kept(params: Any) -> tuple[tuple[str, object], ...]:
     """Return parameters without how large tables may be: that depends on the GPU."""
     return tuple(item for item in params.items() if item[0] != "max_rows")
 
 
-def test_every_planned_setting(made: Any) -> None:  # noqa: ANN401 - a class of a script
+def test_every_planned_setting(made: Any) -> None:
     """Each has one row on each target, and nothing else has any."""
     planned = [
         (s.name, _params(s.model), *(getattr(s, name) for name in _GIVEN))
@@ -55,7 +55,7 @@ def test_every_planned_setting(made: Any) -> None:  # noqa: ANN401 - a class of 
     assert {*predictions.TARGETS} == {row.target for row in made.workloads}
 
 
-def test_numbers(made: Any) -> None:  # noqa: ANN401 - a class of a script
+def test_numbers(made: Any) -> None:
     """Times are above zero and inside their intervals."""
     for row in made.workloads:
         assert 0 < row.time_us_p05 <= row.time_us <= row.time_us_p95, row
@@ -70,7 +70,7 @@ def test_numbers(made: Any) -> None:  # noqa: ANN401 - a class of a script
         assert row.kernel_us <= row.graph_us, row
 
 
-def test_calls_make_up_the_gpus_time(made: Any) -> None:  # noqa: ANN401 - a class of a script
+def test_calls_make_up_the_gpus_time(made: Any) -> None:
     """Each setting has calls of its own target, which take up its GPU-active time."""
     sums = [0.0] * len(made.workloads)
     for row in made.counts:
@@ -82,7 +82,7 @@ def test_calls_make_up_the_gpus_time(made: Any) -> None:  # noqa: ANN401 - a cla
     )
 
 
-def test_what_made_them(made: Any) -> None:  # noqa: ANN401 - a class of a script
+def test_what_made_them(made: Any) -> None:
     """A commit, without changes beside it, and a day."""
     assert re.fullmatch(r"[0-9a-f]{40}", made.manifest["perfc_commit"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", made.manifest["date"])

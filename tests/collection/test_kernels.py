@@ -26,7 +26,7 @@ graph @scan(%x: f32[4,8]) {
 STALE = f"lowering has changed: write the table anew by `{COMMAND}`, and read the diff"
 
 
-def _module(name: str) -> Any:  # noqa: ANN401 - a script's
+def _module(name: str) -> Any:
     """Load a script of the folder, with those that it imports."""
     sys.path.insert(0, str(FOLDER))
     try:
@@ -49,7 +49,7 @@ def _settings() -> list[Any]:
 
 
 @pytest.mark.parametrize("setting", _settings(), ids=str)
-def test_the_table_is_fresh(setting: Any) -> None:  # noqa: ANN401 - a script's
+def test_the_table_is_fresh(setting: Any) -> None:
     """All calls of a model are in the table."""
     report = kernels.analyzed(setting)
     made = {call.case for call in calls.calls_of(report, setting.batch)} - {None}

@@ -45,7 +45,7 @@ def launched(
     return [runtime, event("kernel", name, begins, 5, DEVICE, **args)]
 
 
-def workload(**changes: object) -> Any:  # noqa: ANN401 - of a script
+def workload(**changes: object) -> Any:
     """Describe a workload."""
     given: dict[str, object] = {
         "model": "dlrm-ddp",

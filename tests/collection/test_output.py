@@ -24,7 +24,7 @@ output: Any = importlib.import_module("collection.output")
 MANIFEST: dict[str, object] = {"kind": "cpu", "runs": []}
 
 
-def _opened(folder: Path, device: str = "cpu") -> Any:  # noqa: ANN401 - a script's class
+def _opened(folder: Path, device: str = "cpu") -> Any:
     made = output.Output(folder, device)
     made.open()
     return made

@@ -43,7 +43,7 @@ def made(tmp_path: Path) -> Generator[Any]:
     opened.close()
 
 
-def _run(made: Any, device: Device = GPU, planned: Sequence[Any] = PLAN) -> Any:  # noqa: ANN401 - classes of a script
+def _run(made: Any, device: Device = GPU, planned: Sequence[Any] = PLAN) -> Any:
     return parts.Run(device, made, planned, silent, silent)
 
 
@@ -51,13 +51,13 @@ def _soon() -> float:
     return time.monotonic() + 600.0
 
 
-def _rows(made: Any) -> list[WorkloadMeasurement]:  # noqa: ANN401 - a class of a script
+def _rows(made: Any) -> list[WorkloadMeasurement]:
     return read_rows(made.table("workloads"), WORKLOADS)
 
 
 def test_all_models_are_timed_before_any_is_profiled(
     gpu: FakeGpu,
-    made: Any,  # noqa: ANN401 - a class of a script
+    made: Any,
 ) -> None:
     """Eager ones first, which wait for the host, all in one table."""
     run = _run(made)
@@ -78,7 +78,7 @@ def test_all_models_are_timed_before_any_is_profiled(
 
 def test_what_was_timed_beside_the_profiler_is_told(
     gpu: FakeGpu,
-    made: Any,  # noqa: ANN401 - a class of a script
+    made: Any,
 ) -> None:
     """Settings that the first part had no time for are timed later, and named."""
     first = _run(made, planned=PLAN[:3])
@@ -94,7 +94,7 @@ def test_what_was_timed_beside_the_profiler_is_told(
 
 def test_what_does_not_run_is_tried_once(
     gpu: FakeGpu,
-    made: Any,  # noqa: ANN401 - a class of a script
+    made: Any,
 ) -> None:
     """A later part of the same run knows, and the others are measured."""
     gpu.fails["time", 2] = RuntimeError("no luck")
@@ -110,7 +110,7 @@ def test_what_does_not_run_is_tried_once(
 
 def test_a_cpu_profiles_at_once(
     gpu: FakeGpu,
-    made: Any,  # noqa: ANN401 - a class of a script
+    made: Any,
 ) -> None:
     """Nothing stays attached there: a model is made once, and its trace is kept."""
     run = _run(made, CPU, PLAN[::2])

@@ -177,7 +177,7 @@ def test_a_call_in_a_graph() -> None:
     assert 1.6448536 * sigma == pytest.approx(width, rel=1e-4)
 
 
-def _made() -> Any:  # noqa: ANN401 - a class of a script
+def _made() -> Any:
     kernels = [kernel("gemm", GEMM, 20.0), kernel("elementwise", RELU, 5.0, "l40s")]
     settings = [setting(), setting(target="l40s")]
     counts = [count(0, 0, 3), count(1, 1, 2)]
@@ -240,7 +240,7 @@ def test_seconds_to_measure() -> None:
 
 def _git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com")
-    done = subprocess.run(  # noqa: S603 - our own arguments
+    done = subprocess.run(
         ["git", *who, *arguments],  # noqa: S607
         cwd=folder,
         check=True,

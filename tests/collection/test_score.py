@@ -44,17 +44,17 @@ def _score(
     settings: Sequence[Any],
     kernels: Sequence[Any] = (),
     counts: Sequence[Any] = (),
-) -> Any:  # noqa: ANN401 - a class of a script
+) -> Any:
     made = predicted.Predictions(settings, kernels, counts, MADE_BY)
     return scores.score(collected.read_collected(folder), made)
 
 
-def _line(score: Any, what: str, group: str = "all") -> Any:  # noqa: ANN401 - a class of a script
+def _line(score: Any, what: str, group: str = "all") -> Any:
     (line,) = [x for x in score.lines if (x.what, x.group) == (what, group)]
     return line
 
 
-def _notes(score: Any) -> dict[str, tuple[int, tuple[str, ...]]]:  # noqa: ANN401 - a class of a script
+def _notes(score: Any) -> dict[str, tuple[int, tuple[str, ...]]]:
     return {note.reason: (note.count, note.names) for note in score.notes}
 
 

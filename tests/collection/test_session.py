@@ -29,7 +29,7 @@ session: Any = importlib.import_module("collection.session")
 Measure = Callable[[Any, float], None]
 
 
-def _run(folder: Path, *chosen: tuple[str, Measure], seconds: float = 30.0) -> Any:  # noqa: ANN401
+def _run(folder: Path, *chosen: tuple[str, Measure], seconds: float = 30.0) -> Any:
     """Run parts, each with the same share; return the last run of the manifest."""
     made = output.Output(folder, "cpu")
     made.open()

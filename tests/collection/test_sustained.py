@@ -27,7 +27,7 @@ tables: Any = importlib.import_module("collection.tables")
 DEVICE = open_device("cpu")
 
 
-def load(name: str, seconds: float = 0.2, made: Callable[[], object] = float) -> Any:  # noqa: ANN401 - of a script
+def load(name: str, seconds: float = 0.2, made: Callable[[], object] = float) -> Any:
     """Make a load whose call is *made*."""
     return sustained.Load(name=name, seconds=seconds, make=lambda: made)
 

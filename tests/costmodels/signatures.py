@@ -28,7 +28,7 @@ ALL_MODELS: tuple[CostModel, ...] = (
 SIZES = {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 
 
-def gemm(  # noqa: PLR0913 - the sizes of a batched product, and how it is done
+def gemm(
     m: int,
     n: int,
     k: int,
@@ -99,7 +99,7 @@ def conv(
     return Kernel("conv2d", "fp32", "fp32", Record(params), work)
 
 
-def bag(  # noqa: PLR0913 - what a lookup depends on
+def bag(
     batch: int,
     tables: int,
     rows: int,
@@ -118,7 +118,7 @@ def bag(  # noqa: PLR0913 - what a lookup depends on
     return Kernel("embedding_bag", dtype, "fp32", Record(params), work)
 
 
-def update(  # noqa: PLR0913 - what an update of rows depends on
+def update(
     batch: int,
     tables: int,
     rows: int,

@@ -28,7 +28,7 @@ _DTYPES: dict[object, DType] = {
 }
 
 
-def _parameters(func: Any) -> list[str]:  # noqa: ANN401 - its type is private to torch
+def _parameters(func: Any) -> list[str]:
     """Return the names of an op's parameters."""
     schema = cast("Any", vars(func)["_schema"])
     return [str(parameter.name) for parameter in schema.arguments]
@@ -48,7 +48,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401 - its type is private to torch
+        func: Any,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,

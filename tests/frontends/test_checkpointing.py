@@ -27,10 +27,10 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.layer, self.reentrant = layer, reentrant
 
-    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Run it, and again in backward."""
 
-        def forward(x: Tensor) -> Any:  # noqa: ANN401 - whatever a layer returns
+        def forward(x: Tensor) -> Any:
             return self.layer(x, *args, **kwargs)
 
         return _CHECKPOINT(forward, x, use_reentrant=self.reentrant)
@@ -71,7 +71,7 @@ def test_the_pass_is_what_pytorch_does(
     capsys: pytest.CaptureFixture[str],
     batch: int,
     layers: int,
-    reentrant: bool,  # noqa: FBT001 - a case
+    reentrant: bool,
 ) -> None:
     """As many products and launches more, the same flops and the same peak."""
 

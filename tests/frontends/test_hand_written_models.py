@@ -33,7 +33,7 @@ class Function(nn.Module):
         super().__init__()
         self.call, self.weight = call, nn.Parameter(torch.ones(shape))
 
-    def forward(self, *args: Tensor) -> Any:  # noqa: ANN401 - whatever it returns
+    def forward(self, *args: Tensor) -> Any:
         """Call it."""
         return self.call(self.weight, *args)
 
@@ -48,11 +48,11 @@ def _recorded(module: nn.Module, *args: Tensor, mode: str = "inference") -> Prog
     return perfc.from_torch(module, args, mode=mode).program
 
 
-def _exported(module: nn.Module, *args: Tensor) -> Any:  # noqa: ANN401 - no public type
+def _exported(module: nn.Module, *args: Tensor) -> Any:
     return _EXPORT(module, args, strict=False)
 
 
-def _report(model: Any) -> perfc.Report:  # noqa: ANN401 - what `analyze` takes
+def _report(model: Any) -> perfc.Report:
     return perfc.analyze(model, "a100", inputs="device")
 
 
@@ -322,7 +322,7 @@ def test_a_refusal_leaves_the_compiler_as_it_was() -> None:
     with pytest.raises(perfc.PerfcError, match="data decide"):
         _recorded(Function(_branch, 8), _X)
 
-    def chosen(_: Tensor, x: Tensor) -> Any:  # noqa: ANN401 - of `torch.cond`
+    def chosen(_: Tensor, x: Tensor) -> Any:
         return vars(torch)["cond"](x.sum() > 0, torch.sin, torch.cos, (x,))
 
     program = _exported(Function(chosen, 8), _X)
@@ -334,7 +334,7 @@ def test_states_of_optimizers_have_no_elements(monkeypatch: pytest.MonkeyPatch) 
     sizes: list[int] = []
     on_host = values.on_host
 
-    def counted(func: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - an op's
+    def counted(func: Any, args: Any, kwargs: Any) -> Any:
         made = on_host(func, args, kwargs)
         sizes.extend(tensor.numel() for tensor in values.tensors_in(made))
         return made

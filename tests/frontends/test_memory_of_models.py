@@ -35,11 +35,11 @@ class Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch has
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401 - an OpOverload
-        types: Any,  # noqa: ANN401
+        func: Any,
+        types: Any,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401
+    ) -> Any:
         """Run the op and note what it made."""
         results = func(*args, **(kwargs or {}))
         for leaf in tree_iter(results):

@@ -70,7 +70,7 @@ def test_a_step_is_two_products_and_a_kernel(
     made: Made,
     way: str,
     kind: str,
-    bias: bool,  # noqa: FBT001 - a parameter
+    bias: bool,
 ) -> None:
     """The kernel moves both products, the biases, the states, and what it keeps."""
     found = kernels(lower(made(way, kind, "inference", bias=bias)))

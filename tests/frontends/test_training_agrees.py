@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _captured(module: nn.Module, args: Any, optimizer: str) -> perfc.Report:  # noqa: ANN401 - whatever `forward` takes
+def _captured(module: nn.Module, args: Any, optimizer: str) -> perfc.Report:
     record: Callable[..., Any] = getattr(perfc, _CAPTURE)
     model = record(module, args, mode="training", optimizer=optimizer)
     return perfc.analyze(model, "a100", inputs="device")

@@ -61,7 +61,7 @@ class _WithLoss(nn.Module):
         super().__init__()
         self.net, self.compare = net, loss
 
-    def forward(self, labels: Tensor, *args: Any) -> Tensor:  # noqa: ANN401
+    def forward(self, labels: Tensor, *args: Any) -> Tensor:
         return self.compare(self.net(*args), labels)
 
 

@@ -53,7 +53,7 @@ class Input:
         return [word.replace(FILE, str(path)) for word in self.words]
 
 
-def number(rng: random.Random) -> Any:  # noqa: ANN401 - JSON
+def number(rng: random.Random) -> Any:
     """Return an ordinary number mostly, an odd one at times."""
     kind = rng.random()
     if kind < 0.9:
@@ -93,7 +93,7 @@ _TARGETS = (
 )
 
 
-def _param(rng: random.Random, name: str) -> Any:  # noqa: ANN401 - JSON
+def _param(rng: random.Random, name: str) -> Any:
     if name in _WORDS and rng.random() < 0.9:
         return rng.choice(_WORDS[name])
     if name in {"bias", "causal", "weighted", "pinned"} and rng.random() < 0.9:

@@ -124,7 +124,7 @@ def _change_list(rng: random.Random, slot: _Slot) -> None:
             items.append(_scalar(rng, slot, []))
 
 
-def _copied(item: Any) -> Any:  # noqa: ANN401 - protobuf's item
+def _copied(item: Any) -> Any:
     if not isinstance(item, Message):
         return item
     copy = type(item)()
@@ -132,7 +132,7 @@ def _copied(item: Any) -> Any:  # noqa: ANN401 - protobuf's item
     return copy
 
 
-def _scalar(rng: random.Random, slot: _Slot, slots: list[_Slot]) -> Any:  # noqa: ANN401
+def _scalar(rng: random.Random, slot: _Slot, slots: list[_Slot]) -> Any:
     kind = slot.field.type
     if kind == FieldDescriptor.TYPE_STRING:
         texts = [
@@ -175,7 +175,7 @@ _JsonPlace: TypeAlias = tuple[Any, Any]
 """A list or an object, and what names one of its values."""
 
 
-def _json_places(value: Any) -> Iterator[_JsonPlace]:  # noqa: ANN401 - JSON
+def _json_places(value: Any) -> Iterator[_JsonPlace]:
     if isinstance(value, dict | list):
         found = cast("Any", value)
         for key in found if isinstance(value, dict) else range(len(found)):

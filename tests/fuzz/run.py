@@ -75,7 +75,7 @@ class Worker:
 
     def _start(self) -> subprocess.Popen[str]:
         self.ran = 0
-        self.process = subprocess.Popen(  # noqa: S603 - our own module
+        self.process = subprocess.Popen(
             [sys.executable, *WORKER, str(self.seed), str(self.corpus)],
             cwd=ROOT,
             stdin=subprocess.PIPE,

@@ -209,7 +209,7 @@ def test_a_worker_that_hangs_or_dies_is_a_failure(
 def test_memory_is_limited() -> None:
     """A worker that takes more than a gigabyte gets a MemoryError."""
     code = "from tests.fuzz.trial import limit_memory as f; f(); bytearray(3 * 10**9)"
-    found = subprocess.run(  # noqa: S603 - our own code
+    found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
         capture_output=True,

@@ -77,7 +77,7 @@ def test_a_call_takes_the_mean_of_its_repetitions(
     launches = [_event("cuda_runtime", "l", 1.0 + n, 0.5, n) for n in range(1, 6)]
     kernels = [_event("kernel", "sgemm", 10.0, 4.0 + n, n) for n in range(1, 6)]
 
-    def traced(once: Any, *_: object, **__: object) -> Trace:  # noqa: ANN401 - a call
+    def traced(once: Any, *_: object, **__: object) -> Trace:
         once()
         mark = _event("user_annotation", "perfc::0", 0.0, 50.0)
         return _trace(mark, *launches, *kernels)
@@ -98,7 +98,7 @@ def test_what_takes_long_is_profiled_fewer_times(
     """A pageable copy of a gigabyte once, a short kernel five times."""
     made: list[str] = []
 
-    def traced(once: Any, *_: object, **__: object) -> Trace:  # noqa: ANN401 - a call
+    def traced(once: Any, *_: object, **__: object) -> Trace:
         once()
         return _trace(
             _event("user_annotation", "perfc::0", 0.0, 50.0),
@@ -166,7 +166,7 @@ def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return profiled
 
 
-def _on_cpu(tensors: Any, _: object) -> None:  # noqa: ANN401 - a class of ours
+def _on_cpu(tensors: Any, _: object) -> None:
     tensors.kind = "cpu"
     tensors._generator = torch.Generator().manual_seed(0)  # noqa: SLF001
     tensors._pool = torch.randn(1 << 22)  # noqa: SLF001

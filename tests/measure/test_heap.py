@@ -85,7 +85,7 @@ def test_measured_results_lie_in_the_heap(mib: int) -> None:
     """
     _mapped_blocks()  # skips where nobody tells
     code = f"from tests.measure.test_heap import mapped_for; print(mapped_for({mib}))"
-    done = subprocess.run(  # noqa: S603 - our own code
+    done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, stdout=subprocess.PIPE
     )
 

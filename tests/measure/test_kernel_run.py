@@ -61,7 +61,7 @@ def test_rows_of_a_short_run(
     """Rows are of this machine, in the format, marked, and the models can take them."""
     path = tmp_path / name
 
-    def some(*chosen: Any) -> list[tuple[Family, Case]]:  # noqa: ANN401 - as it has them
+    def some(*chosen: Any) -> list[tuple[Family, Case]]:
         return suite(*chosen)[::8]
 
     monkeypatch.setattr(kernel_run, "suite", some)
@@ -160,7 +160,7 @@ def test_a_killed_run_keeps_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     journal = tmp_path / "rows.parquet.part.csv"
     arguments = [sys.executable, "-m", "perfc", *KERNELS, "-o", str(path), "-q"]
-    with subprocess.Popen(arguments) as process:  # noqa: S603 - our own arguments
+    with subprocess.Popen(arguments) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and process.poll() is None:
             if journal.exists() and journal.read_bytes().count(b"\n") > 3:
@@ -189,7 +189,7 @@ def test_an_interrupted_run_writes_its_table(tmp_path: Path) -> None:
     journal = tmp_path / "rows.csv.part.csv"
     arguments = [sys.executable, "-m", "perfc", *KERNELS, "-o", str(path)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
-    with subprocess.Popen(  # noqa: S603 - our own arguments
+    with subprocess.Popen(
         arguments,
         stderr=subprocess.PIPE,
         text=True,
@@ -366,7 +366,7 @@ def _limited(
     """Run the copies of a suite where the system gives only so much."""
     command = [*KERNELS[:-1], suite_name, "--op", "memcpy", "--minutes", ENOUGH]
     arguments = [sys.executable, "-c", LIMITED, kind, str(limit), *command]
-    return subprocess.run(  # noqa: S603 - our own arguments
+    return subprocess.run(
         [*arguments, "-o", str(path)],
         check=False,
         capture_output=True,

@@ -19,7 +19,7 @@ TAIL = """\
 """
 
 
-def nccl_log(  # noqa: PLR0913 - one argument per thing that differs
+def nccl_log(
     times_us: Mapping[int, float],
     *,
     hosts: Sequence[str] = ("node-a",) * 4,

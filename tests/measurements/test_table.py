@@ -252,8 +252,6 @@ def test_reading_beside_torch(tmp_path: Path) -> None:
     )
 
     command = [sys.executable, "-c", code, str(path)]
-    done = subprocess.run(  # noqa: S603 - our own arguments
-        command, capture_output=True, check=False, text=True
-    )
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
 
     assert (0, "1\n") == (done.returncode, done.stdout)

@@ -51,7 +51,7 @@ def test_a_kill_loses_no_row(tmp_path: Path, name: str) -> None:
     """What was appended before `kill -9` is there when the table is opened again."""
     path = tmp_path / name
     arguments = [sys.executable, "-c", KILLED, str(path)]
-    done = subprocess.run(arguments, check=False)  # noqa: S603 - our own arguments
+    done = subprocess.run(arguments, check=False)
     assert -signal.SIGKILL == done.returncode
 
     writer = RowWriter(path, MEASUREMENTS)
@@ -160,7 +160,7 @@ def test_a_kill_while_a_row_is_replaced(
     left = count
 
     def killing(step: Callable[..., object]) -> Callable[..., object]:
-        def run(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - any step's
+        def run(*arguments: Any, **options: Any) -> object:
             nonlocal left
             left -= 1
             if left < 0 and first:

@@ -35,7 +35,7 @@ def _quiet() -> Generator[None]:
         transformers.logging.set_verbosity(verbosity)
 
 
-def _made(kind: str, **config: Any) -> nn.Module:  # noqa: ANN401 - what a config takes
+def _made(kind: str, **config: Any) -> nn.Module:
     """Make the model *kind* of the configuration of the same family."""
     family = next(
         name

@@ -155,7 +155,7 @@ class Builder:
         self.seconds.append(seconds)
         return self.graph.task(kind, thread, after=after)
 
-    def device(  # noqa: PLR0913 - one argument per column
+    def device(
         self,
         kind: TaskKind,
         stream: int,

@@ -18,7 +18,7 @@ aten: Any = torch.ops.aten
 F: Any = nn.functional
 
 
-def _grad(out: Any, of: Any, grad: Any) -> list[Any]:  # noqa: ANN401 - see `Run`
+def _grad(out: Any, of: Any, grad: Any) -> list[Any]:
     """Differentiate; typed, which torch's function is not."""
     autograd: Any = torch.autograd
     return list(autograd.grad(out, of, grad))
@@ -159,7 +159,7 @@ def _bags(node: Node, operands: list[Any]) -> Results:
     return [_pooled(node, weight, indices, *rest)]
 
 
-def _pooled(node: Node, weight: Any, indices: Any, *rest: Any) -> Any:  # noqa: ANN401
+def _pooled(node: Node, weight: Any, indices: Any, *rest: Any) -> Any:
     """Pool; of offsets and weights of samples those are there that the node has."""
     weights = rest[-1] if node.attributes.flag("weighted") else None
     offsets = rest[:1] if node.attributes.flag("has_offsets") else ()

@@ -78,7 +78,7 @@ def random_tables(seed: int, count: int) -> list[Table]:
     ]
 
 
-def toy_task(  # noqa: PLR0913 - what tasks differ in
+def toy_task(
     seed: int,
     count: int,
     ranks: int,

@@ -34,7 +34,7 @@ class Outcome:
     err: str
 
     @property
-    def report(self) -> Any:  # noqa: ANN401 - JSON
+    def report(self) -> Any:
         """The JSON on standard output."""
         return json.loads(self.out)
 

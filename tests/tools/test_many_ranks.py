@@ -48,7 +48,7 @@ def uneven(tmp_path: Path) -> str:
     return str(path)
 
 
-def _ranks(report: Any) -> list[Any]:  # noqa: ANN401 - JSON
+def _ranks(report: Any) -> list[Any]:
     found: list[Any] = report["ranks"]
     return found
 

@@ -97,7 +97,7 @@ def _run(
     words: tuple[str, ...], env: Mapping[str, str], redirect: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
     shell = f'"$0" -m perfc "$@" {redirect}'
-    return subprocess.run(  # noqa: S603 - our own code
+    return subprocess.run(
         ["/bin/sh", "-c", shell, sys.executable, *words],
         env={**os.environ, **env},
         capture_output=True,
@@ -190,7 +190,7 @@ def test_a_signal_leaves_no_half_written_file(tmp_path: Path, number: int) -> No
         "    signal.signal(n, signal.SIG_DFL)\n"
         f"signal.signal(signal.SIGINT, signal.default_int_handler)\n{script}"
     )
-    with subprocess.Popen(  # noqa: S603 - our own code
+    with subprocess.Popen(
         [sys.executable, "-c", script, *words], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None

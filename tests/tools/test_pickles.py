@@ -34,7 +34,7 @@ def _recorded() -> perfc.Report:
     return perfc.analyze(model, "a100")
 
 
-def _trained(**options: Any) -> perfc.Report:  # noqa: ANN401 - of `analyze`
+def _trained(**options: Any) -> perfc.Report:
     name = "dlrm-ddp:tables=4,rows=1000"
     return perfc.analyze(name, mode="training", batch=64, **options)
 
@@ -49,7 +49,7 @@ _REPORTS: dict[str, Callable[[], perfc.Report]] = {
 }
 
 
-def again(value: Any) -> Any:  # noqa: ANN401 - of the same type
+def again(value: Any) -> Any:
     """Return what comes out of a pickle."""
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
@@ -70,7 +70,7 @@ def test_a_report_in_another_process(tmp_path: Path) -> None:
     report, path = _trained(target="a100"), tmp_path / "report.pickle"
     path.write_bytes(pickle.dumps(report))
     code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).to_json())"
-    done = subprocess.run(  # noqa: S603 - our own code
+    done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, check=True
     )
 

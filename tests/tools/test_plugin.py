@@ -234,7 +234,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
         ),
     ],
 )
-def test_broken_plugins(  # noqa: PLR0913 - one per part of the case
+def test_broken_plugins(
     command: Command,
     installed: list[EntryPoint],
     tmp_path: Path,

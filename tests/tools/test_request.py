@@ -125,7 +125,7 @@ def test_what_analyze_refuses(
         (Request(), "target is a Request: the model comes first, as perfc.analyze"),
     ],
 )
-def test_no_targets(model: Model, target: Any, message: str) -> None:  # noqa: ANN401 - wrong
+def test_no_targets(model: Model, target: Any, message: str) -> None:
     """A target that is none is refused with what it may be."""
     with pytest.raises(perfc.PerfcError, match=message):
         perfc.analyze(model, target)
@@ -178,7 +178,7 @@ def test_arguments_of_forward_are_a_tuple() -> None:
         (torch.nn.Linear, "give the module, as Linear"),
     ],
 )
-def test_no_modules(module: Any, message: str) -> None:  # noqa: ANN401 - wrong
+def test_no_modules(module: Any, message: str) -> None:
     """What is no module is refused before anything is recorded."""
     with pytest.raises(perfc.PerfcError, match=message):
         perfc.from_torch(module, _VALUES)
@@ -273,7 +273,7 @@ def test_sizes_of_a_loaded_model(model: Model) -> None:
         (None, "fp32"),
     ],
 )
-def test_types_of_other_libraries(model: Model, given: Any, dtype: str) -> None:  # noqa: ANN401 - theirs
+def test_types_of_other_libraries(model: Model, given: Any, dtype: str) -> None:
     """PyTorch's and NumPy's own types mean theirs, for all that take a type."""
     recorded = perfc.from_torch(torch.nn.Linear(8, 8), _VALUES, dtype=given)
 
@@ -333,7 +333,7 @@ def test_a_model_of_onnx_in_memory() -> None:
         (perfc.from_torch, TorchOptions),
     ],
 )
-def test_signatures(call: Callable[..., Any], known: Any) -> None:  # noqa: ANN401 - a class
+def test_signatures(call: Callable[..., Any], known: Any) -> None:
     """A call shows the options that it takes, and is told of in its docstring."""
     shown = inspect.signature(call).parameters
     options: set[str] = set(known.__annotations__)

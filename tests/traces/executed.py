@@ -27,7 +27,7 @@ class Executed:
 
     nodes: list[dict[str, Any]] = attrs.field(factory=list[dict[str, Any]])
 
-    def op(  # noqa: PLR0913, PLR0917 - the fields of a node
+    def op(
         self,
         schema: str,
         inputs: list[object],

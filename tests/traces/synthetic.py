@@ -20,7 +20,7 @@ class Made:
     events: list[dict[str, Any]] = attrs.field(factory=list[dict[str, Any]])
     correlation: int = 0
 
-    def add(  # noqa: PLR0913 - the fields of an event
+    def add(
         self,
         category: str,
         name: str,
@@ -67,7 +67,7 @@ class Made:
         )
         return self.correlation
 
-    def work(  # noqa: PLR0913 - the fields of an event
+    def work(
         self,
         correlation: int,
         start_us: float,
@@ -92,7 +92,7 @@ class Made:
             **({"bytes": size} if size else {}),
         )
 
-    def launch(  # noqa: PLR0913 - a call and what it issues
+    def launch(
         self,
         start_us: float,
         dur_us: float,
@@ -108,7 +108,7 @@ class Made:
         self.work(number, work_us, work_dur_us, stream=stream, name=name)
         return number
 
-    def copy(  # noqa: PLR0913 - a call and what it issues
+    def copy(
         self,
         start_us: float,
         dur_us: float,

@@ -32,7 +32,7 @@ def _made() -> Made:
     return made
 
 
-def _codes(trace: Any) -> set[str]:  # noqa: ANN401 - a trace
+def _codes(trace: Any) -> set[str]:
     return {found.code for found in trace.diagnostics}
 
 

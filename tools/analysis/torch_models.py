@@ -104,7 +104,7 @@ def record_model(request: Request) -> Model:
 
     """
     require_torch()
-    from perfc.frontends import torch as frontend  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends import torch as frontend
 
     if isinstance(request.model, str):
         msg = f"{request.model!r} is a name: expected a module; perfc.load takes names"
@@ -126,7 +126,7 @@ def record_model(request: Request) -> Model:
 
 def _recording(request: Request) -> Recording:
     """Return the recording to make, as the frontend takes it."""
-    from perfc.frontends.torch import Recording  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends.torch import Recording
 
     return Recording(
         args=request.args,

@@ -180,9 +180,9 @@ def _read_all(
 def _from_traces(
     paths: Sequence[Path], steps: range | None, max_events: int, name: str
 ) -> tuple[str, list[str]]:
-    from perfc.tools.calibration import calibrate_traces  # noqa: PLC0415
-    from perfc.tools.replay import read_traces  # noqa: PLC0415
-    from perfc.traces.recording import record  # noqa: PLC0415 - for traces alone
+    from perfc.tools.calibration import calibrate_traces
+    from perfc.tools.replay import read_traces
+    from perfc.traces.recording import record
 
     traces = read_traces(paths, steps, max_events)
     return calibrate_traces([record(trace) for trace in traces], steps, name)
@@ -202,8 +202,8 @@ def _measured(
     device: str, seconds: float, keep: Path | None, seed: int | None
 ) -> list[Measurement]:
     start_torch()
-    from perfc.measure.design import SEED  # noqa: PLC0415 - imports PyTorch
-    from perfc.measure.for_fit import measure_for_fit  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.design import SEED
+    from perfc.measure.for_fit import measure_for_fit
 
     chosen = SEED if seed is None else seed
     return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)

@@ -103,7 +103,7 @@ class _LazyGroup(click.Group):
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - seldom used
+        from click.shell_completion import CompletionItem
 
         verbs = [name for name in _VERBS if name.startswith(incomplete)]
         found = [CompletionItem(name, help=_SUMMARIES[name]) for name in verbs]
@@ -128,7 +128,7 @@ class _LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
     if value:
-        import perfc  # noqa: PLC0415 - the facade, only for its version
+        import perfc
 
         print_line(f"perfc {perfc.__version__}")
         ctx.exit()
@@ -255,7 +255,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _invoke(arguments: list[str]) -> int:
     """Run the verb; unlike click's own `main`, leave every exception alone."""
     if asked := os.environ.get("_PERFC_COMPLETE"):
-        from perfc.tools.cli.completion import complete  # noqa: PLC0415 - seldom used
+        from perfc.tools.cli.completion import complete
 
         return complete(perfc_command, asked)
     try:

@@ -88,20 +88,20 @@ def _prepare(command: click.Command) -> None:
 
 
 def _targets() -> Iterable[str]:
-    from perfc.costmodels import target_names  # noqa: PLC0415 - slow
-    from perfc.costmodels.sheets import system_names  # noqa: PLC0415 - slow
+    from perfc.costmodels import target_names
+    from perfc.costmodels.sheets import system_names
 
     return [*target_names(), *system_names()]
 
 
 def _models() -> Iterable[str]:
-    from perfc.frontends import WORKLOADS  # noqa: PLC0415 - slow
+    from perfc.frontends import WORKLOADS
 
     return WORKLOADS
 
 
 def _passes() -> Iterable[str]:
-    from perfc.passes.pipeline_spec import pass_names  # noqa: PLC0415 - slow
+    from perfc.passes.pipeline_spec import pass_names
 
     return pass_names()
 

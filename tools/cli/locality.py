@@ -81,9 +81,9 @@ def locality(  # noqa: PLR0913 - one argument per option
     rows of a batch, what the hottest rows take, a fitted popularity, and which caches
     hit how often.
     """
-    from perfc.costmodels import load_target  # noqa: PLC0415
-    from perfc.measurements import read_index_trace  # noqa: PLC0415
-    from perfc.tools.locality import (  # noqa: PLC0415
+    from perfc.costmodels import load_target
+    from perfc.measurements import read_index_trace
+    from perfc.tools.locality import (
         Question,
         localities,
         locality_json,

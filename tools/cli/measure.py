@@ -78,8 +78,8 @@ def kernels(  # noqa: PLR0913 - one argument per option
     shapes is marked `split=test`: nothing is fitted to those.
     """
     start_torch()
-    from perfc.measure.device import open_device  # noqa: PLC0415 - imports PyTorch
-    from perfc.measure.kernel_run import KernelRun  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.device import open_device
+    from perfc.measure.kernel_run import KernelRun
 
     run = KernelRun(open_device(device), suite, output, ops=ops)
     run.measure(minutes * 60, say=_silent if quiet else _say)
@@ -103,8 +103,8 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
     launches, waits, copies and CUDA graphs. About a minute.
     """
     start_torch()
-    from perfc.measure.device import open_device  # noqa: PLC0415 - PyTorch
-    from perfc.measure.host import OverheadRun  # noqa: PLC0415 - PyTorch
+    from perfc.measure.device import open_device
+    from perfc.measure.host import OverheadRun
 
     OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
     return 0
@@ -183,8 +183,8 @@ def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per optio
     if options["optimizer"] is not None and TRAINING not in options["mode"]:
         check_mode(INFERENCE, options["optimizer"])
     start_torch()
-    from perfc.measure.device import open_device  # noqa: PLC0415 - imports PyTorch
-    from perfc.measure.models import WorkloadRun, find_subject  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.device import open_device
+    from perfc.measure.models import WorkloadRun, find_subject
 
     device = open_device(options["device"])
     run = WorkloadRun(
@@ -215,7 +215,7 @@ def _writer_of(path: Path, *, several: bool) -> Keep:
 
 def _settings(options: dict[str, Any]) -> list[Setting]:
     """Return the settings to measure: every batch in every mode and runtime."""
-    from perfc.measure.models import OWN, Setting  # noqa: PLC0415 - imports PyTorch
+    from perfc.measure.models import OWN, Setting
 
     return [
         Setting(

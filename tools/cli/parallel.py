@@ -164,9 +164,9 @@ def _check_compat(ctx: click.Context) -> None:
 
 def _compat(options: dict[str, Any]) -> str:
     """Return the comparison that MAD-Max would make."""
-    from perfc.costmodels.reference import madmax_model, madmax_system  # noqa: PLC0415
-    from perfc.frontends.reference import MadMaxStep, read_strategy, strategies  # noqa: PLC0415
-    from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked  # noqa: PLC0415
+    from perfc.costmodels.reference import madmax_model, madmax_system
+    from perfc.frontends.reference import MadMaxStep, read_strategy, strategies
+    from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked
 
     (ranks,), texts = options["ranks"], options["texts"]
     sizes = madmax_model(options["model"])
@@ -192,7 +192,7 @@ def _compat(options: dict[str, Any]) -> str:
 
 def _compare(options: dict[str, Any]) -> int:
     """Price strategies by perfc's own pipeline, and write what they take."""
-    from perfc.tools.strategies import (  # noqa: PLC0415
+    from perfc.tools.strategies import (
         compare,
         strategies_json,
         strategies_text,
@@ -207,9 +207,9 @@ def _compare(options: dict[str, Any]) -> int:
 
 
 def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
-    from perfc.costmodels import load_target  # noqa: PLC0415
-    from perfc.planning.strategies import Objective  # noqa: PLC0415
-    from perfc.tools.strategies import Question, StrategyModels  # noqa: PLC0415
+    from perfc.costmodels import load_target
+    from perfc.planning.strategies import Objective
+    from perfc.tools.strategies import Question, StrategyModels
 
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])

@@ -87,9 +87,9 @@ def replay(  # noqa: PLR0913 - one argument per option
     threads follow perfc's rules. The difference to what was measured tells how far
     those rules are right.
     """
-    from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting.trace_host import host_times  # noqa: PLC0415
-    from perfc.tools.replay import (  # noqa: PLC0415  # noqa: PLC0415
+    from perfc.costmodels import load_target
+    from perfc.fitting.trace_host import host_times
+    from perfc.tools.replay import (
         read_recorded,
         replay_alone,
         replay_joint,
@@ -119,7 +119,7 @@ def replay(  # noqa: PLR0913 - one argument per option
 
 def _predicted(recorded: Sequence[Recorded], name: str | None) -> list[TracePrices]:
     """Return perfc's predictions for the kernels of each trace."""
-    from perfc.tools.replay import (  # noqa: PLC0415
+    from perfc.tools.replay import (
         target_of_trace,
         trace_ops,
         trace_prices,
@@ -136,7 +136,7 @@ def _seconds(prices: TracePrices, *, joint: bool) -> dict[int, float]:
 
     Ranks that run together wait for each other; of one alone the waits are kept.
     """
-    from perfc.tools.replay import (  # noqa: PLC0415 - for this verb alone
+    from perfc.tools.replay import (
         collective_prices,
         measured_on,
         with_waits,
@@ -161,7 +161,7 @@ def _check_host(host: str) -> None:
         UsageError: there is no such host.
 
     """
-    from perfc.costmodels.sheets import profile_names  # noqa: PLC0415 - for this verb alone
+    from perfc.costmodels.sheets import profile_names
 
     names = ("exact", *_LEARNT, *profile_names())
     if host not in names and not _is_file(host):
@@ -176,7 +176,7 @@ def _is_file(host: str) -> bool:
 
 def _named_profile(host: str) -> HostProfile | None:
     """Return the profile that is named, None for the times of the traces."""
-    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
+    from perfc.costmodels import load_profile
 
     return None if host in ("exact", *_LEARNT) else load_profile(host)
 
@@ -185,8 +185,8 @@ def _learnt(
     host: str, recorded: Sequence[Recorded], steps: range | None
 ) -> HostProfile:
     """Return the mean host times of the traces."""
-    from perfc.costmodels import load_profile  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting.trace_host import fit_trace_host  # noqa: PLC0415
+    from perfc.costmodels import load_profile
+    from perfc.fitting.trace_host import fit_trace_host
 
     per_op = host == "per-op"
     return fit_trace_host(

@@ -111,8 +111,8 @@ def rescale(  # noqa: PLR0913 - one argument per option
     measured time is multiplied by the ratio of what perfc predicts for it on both
     GPUs; then the trace runs again by perfc's rules of time.
     """
-    from perfc.costmodels import load_profile, load_target  # noqa: PLC0415
-    from perfc.tools.replay import (  # noqa: PLC0415  # noqa: PLC0415
+    from perfc.costmodels import load_profile, load_target
+    from perfc.tools.replay import (
         Method,
         Rescaling,
         read_recorded,

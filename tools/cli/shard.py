@@ -172,36 +172,36 @@ def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
 
 
 def _table(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_text  # noqa: PLC0415
+    from perfc.tools.sharding import shard_text
 
     return shard_text(found)
 
 
 def _json(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_json  # noqa: PLC0415
+    from perfc.tools.sharding import shard_json
 
     return shard_json(found)
 
 
 def _html(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_page  # noqa: PLC0415
+    from perfc.tools.sharding import shard_page
 
     return shard_page(found)
 
 
 def _plan(found: Sharding) -> str:
-    from perfc.planning.plans import plan_text  # noqa: PLC0415
+    from perfc.planning.plans import plan_text
 
     model = found.model
     return plan_text(found.best.plan, model.tables, model.world)
 
 
 def _found(model: str, options: dict[str, Any]) -> Sharding:
-    from perfc.tools.sharding import (  # noqa: PLC0415
+    from perfc.tools.sharding import (
         COSTS,
         PlanSearch,
     )
-    from perfc.tools.sharding import shard as run  # noqa: PLC0415
+    from perfc.tools.sharding import shard as run
 
     if options["cost"] not in COSTS:
         msg = f"--cost {options['cost']!r} is none of {', '.join(COSTS)}"
@@ -228,9 +228,9 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
 
 def _model(text: str, options: dict[str, Any]) -> ShardModel:
     """Make what is asked of the machine and the model."""
-    from perfc.costmodels import load_target  # noqa: PLC0415
-    from perfc.tools.models import is_table_list, read_table_list  # noqa: PLC0415
-    from perfc.tools.sharding import ShardModel, world_of  # noqa: PLC0415
+    from perfc.costmodels import load_target
+    from perfc.tools.models import is_table_list, read_table_list
+    from perfc.tools.sharding import ShardModel, world_of
 
     asked = read_request(text, options)
     check_mode(asked.mode, asked.optimizer)
@@ -275,7 +275,7 @@ def _types(text: str) -> tuple[str, ...]:
 
 def _tiers(options: dict[str, Any]) -> Tiers:
     """Read where tables may lie, as `place-embeddings` spells it."""
-    from perfc.planning.plans import Tiers  # noqa: PLC0415
+    from perfc.planning.plans import Tiers
 
     names = dict.fromkeys(part.strip() for part in options["tiers"].split(","))
     if unknown := [name for name in names if name not in TIERS]:

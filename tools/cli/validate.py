@@ -59,8 +59,8 @@ def validate(
     Rows of kernels that a profile has measured are not predicted, so they are counted
     apart, and --strict does not mind them.
     """
-    from perfc.fitting.scores import HELD  # noqa: PLC0415 - for this verb alone
-    from perfc.measurements import read_columns  # noqa: PLC0415
+    from perfc.fitting.scores import HELD
+    from perfc.measurements import read_columns
 
     rows = [read_columns(table) for table in tables]
     for table, found in zip(tables, rows, strict=True):
@@ -77,8 +77,8 @@ def validate(
 def _scores(
     tables: Sequence[MeasuredColumns], names: Sequence[str]
 ) -> list[GroupScore]:
-    from perfc.costmodels import load_target  # noqa: PLC0415 - for this verb alone
-    from perfc.fitting.scores import score  # noqa: PLC0415
+    from perfc.costmodels import load_target
+    from perfc.fitting.scores import score
 
     if not names:
         return score(tables)

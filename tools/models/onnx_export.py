@@ -55,7 +55,7 @@ def export_onnx(
         raise UsageError(msg)
     file = Path(path_text("path", path))
     require_torch()
-    from perfc.frontends.torch import weightless_onnx  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends.torch import weightless_onnx
 
     content = weightless_onnx(module, args, kwargs, **options)
     write_file(file, content)

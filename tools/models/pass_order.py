@@ -166,7 +166,7 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
     ]
     if any(is_a(p, "data-parallel") for p in told):
         return told
-    from perfc.passes.parallel import DataParallel  # noqa: PLC0415 - lazy
+    from perfc.passes.parallel import DataParallel
 
     return [*told, DataParallel(world=ranks)]
 

@@ -48,7 +48,7 @@ def read_program(text: str) -> Program:
     suffix = path.suffix.removeprefix(".")
     is_file = suffix in plugin_names(FRONTENDS) and path.is_file()
     if not is_file:
-        from perfc.frontends import workloads  # noqa: PLC0415 - files have no need
+        from perfc.frontends import workloads
 
         if workloads.find_workload(text) is not None or not (suffix or path.exists()):
             return workloads.build_workload(text)
@@ -84,6 +84,6 @@ def read_onnx(model: OnnxModel) -> Program:
         UnsupportedModelError: it is damaged, or too large to be written down.
 
     """
-    from perfc.frontends.onnx import OnnxFrontend  # noqa: PLC0415 - imports protobuf
+    from perfc.frontends.onnx import OnnxFrontend
 
     return OnnxFrontend().read(cast("Any", model))

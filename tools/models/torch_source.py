@@ -55,7 +55,7 @@ def read_torch(
 
     """
     require_torch()
-    from perfc.frontends import torch as frontend  # noqa: PLC0415 - imports PyTorch
+    from perfc.frontends import torch as frontend
 
     if isinstance(model, str | Path):
         return frontend.capture_factory(

@@ -375,7 +375,7 @@ class Report:
 
         """
         try:
-            import pandas as pd  # noqa: PLC0415 - an extra, and slow to import
+            import pandas as pd
         except ImportError:
             msg = "to_pandas needs pandas: pip install 'perfc[pandas]'"
             raise PerfcError(msg) from None
@@ -383,7 +383,7 @@ class Report:
 
     def to_networkx(self) -> DiGraph[int]:
         """Return the scheduled tasks as a graph; `task_graph` says what is in it."""
-        from perfc.tools.reports.task_graph import task_graph  # noqa: PLC0415 - networkx is slow
+        from perfc.tools.reports.task_graph import task_graph
 
         return task_graph(self.results)
 
@@ -407,14 +407,14 @@ class Report:
         return report, self.target.device, max(self.bound_shares.values())
 
     def _repr_html_(self) -> str:
-        import html  # noqa: PLC0415 - for notebooks
+        import html
 
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
 @functools.cache
 def _version() -> str:
-    import perfc  # noqa: PLC0415 - the facade, only for its version
+    import perfc
 
     return perfc.__version__
 

@@ -89,8 +89,8 @@ def _kernels(
                 yield name, _kernel(op(name), policy)
 
 
-def _kernel(call: Any, policy: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
-    def kernel(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+def _kernel(call: Any, policy: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(*args: Any, **kwargs: Any) -> Any:
         with below_autocast():
             return policy(call, args, kwargs)
 
@@ -104,7 +104,7 @@ def _available(
     """Let `torch.autocast` be entered, and forget weights when it is left."""
     begin, clear = autocast.__init__, torch.clear_autocast_cache
 
-    def on_cuda(self: autocast, device_type: str, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+    def on_cuda(self: autocast, device_type: str, *args: Any, **kwargs: Any) -> None:
         begin(self, "cuda" if device_type == "meta" else device_type, *args, **kwargs)
 
     def clear_all() -> None:
@@ -120,7 +120,7 @@ def _available(
         yield
 
 
-def _yes(*args: Any, **kwargs: Any) -> bool:  # noqa: ANN401
+def _yes(*args: Any, **kwargs: Any) -> bool:
     return True
 
 
@@ -132,10 +132,10 @@ def _cast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 def _lower(
     cache: dict[int, tuple[torch.Tensor, torch.Tensor]],
-    call: Any,  # noqa: ANN401
-    args: Any,  # noqa: ANN401
-    kwargs: Any,  # noqa: ANN401
-) -> Any:  # noqa: ANN401
+    call: Any,
+    args: Any,
+    kwargs: Any,
+) -> Any:
     """Convert the arguments; weights once while autocast lasts."""
     dtype = torch.get_autocast_dtype("cuda")
 
@@ -151,13 +151,13 @@ def _lower(
     return call(*args, **kwargs)
 
 
-def _to_fp32(call: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+def _to_fp32(call: Any, args: Any, kwargs: Any) -> Any:
     cast = functools.partial(_cast, dtype=torch.float32)
     args, kwargs = tree_map_only(torch.Tensor, cast, (args, kwargs))
     return call(*args, **kwargs)
 
 
-def _to_fp32_result(call: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+def _to_fp32_result(call: Any, args: Any, kwargs: Any) -> Any:
     names = [argument.name for argument in schema(call).arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     first = args[0]
@@ -171,7 +171,7 @@ def _to_fp32_result(call: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
     return call(*ordered, **given)
 
 
-def _to_widest(call: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+def _to_widest(call: Any, args: Any, kwargs: Any) -> Any:
     found = tensors_in((args, tuple(kwargs.values())))
     floats = [t.dtype for t in found if t.is_floating_point()]
     if torch.float32 not in floats:

@@ -19,7 +19,7 @@ from perfc.frontends.torch.meta.recurrent_rules import RECURRENT_RULES
 from perfc.frontends.torch.weightless import META
 
 
-def _filled(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _filled(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Fill nothing: PyTorch's own kernels would load its compiler to do so."""
     return tensor
 
@@ -55,8 +55,8 @@ def _flash_backward(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    *rest: Any,  # noqa: ANN401 - what the forward op saved
-    **options: Any,  # noqa: ANN401
+    *rest: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor, ...]:
     return tuple(_heads_inside(x, x.shape[-1]) for x in (query, key, value))
 
@@ -66,8 +66,8 @@ def _efficient(
     key: torch.Tensor,
     value: torch.Tensor,
     attn_bias: torch.Tensor | None,
-    *rest: Any,  # noqa: ANN401
-    **options: Any,  # noqa: ANN401
+    *rest: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor, ...]:
     batch, heads, length = query.shape[:3]
     sums = torch.empty(batch, heads, length, dtype=torch.float32, device=META)
@@ -87,8 +87,8 @@ def _efficient_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
     philox_offset: torch.Tensor,
     dropout_p: float,
     grad_input_mask: Sequence[bool],
-    *rest: Any,  # noqa: ANN401
-    **options: Any,  # noqa: ANN401
+    *rest: Any,
+    **options: Any,
 ) -> tuple[torch.Tensor | None, ...]:
     wanted = grad_input_mask[3] and attn_bias is not None
     of_bias = empty_like(attn_bias) if wanted and attn_bias is not None else None
@@ -139,7 +139,7 @@ def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
     weight_buf: torch.Tensor,
     hx: torch.Tensor,
     cx: torch.Tensor | None,
-    *rest: Any,  # noqa: ANN401 - the last is the mask of wanted gradients
+    *rest: Any,
 ) -> tuple[Any, ...]:
     wanted: Sequence[bool] = rest[-1]
     of_cell = empty_like(cx) if cx is not None and wanted[2] else None
@@ -155,9 +155,9 @@ def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
 def _ctc_loss(
     log_probs: torch.Tensor,
     targets: torch.Tensor,
-    input_lengths: Any,  # noqa: ANN401 - a list of numbers, or a tensor of them
-    target_lengths: Any,  # noqa: ANN401
-    *rest: Any,  # noqa: ANN401
+    input_lengths: Any,
+    target_lengths: Any,
+    *rest: Any,
 ) -> tuple[torch.Tensor, ...]:
     """One loss a sequence, and what is summed up for it: twice the longest target."""
     steps, batch = log_probs.shape[:2]
@@ -186,8 +186,8 @@ def _grouped_mm(
 def _like_second(
     grad: torch.Tensor,
     tensor: torch.Tensor,
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
+    *args: Any,
+    **kwargs: Any,
 ) -> torch.Tensor:
     """Return a tensor like the second argument, of which it is the gradient."""
     return empty_like(tensor)

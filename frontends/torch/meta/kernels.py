@@ -32,11 +32,11 @@ class UnknownValueError(Exception):
 
 
 def run_weightless(
-    func: Any,  # noqa: ANN401 - an op
+    func: Any,
     schema: Schema,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Any:  # noqa: ANN401 - what the op returns
+) -> Any:
     """Return the result of *func*.
 
     Raises:
@@ -71,7 +71,7 @@ def _is_weightless(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return str(kwargs.get("device")) == "meta"
 
 
-def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the result of *func*, from the known elements of its arguments."""
     try:
         found = values.on_host(func, args, kwargs)
@@ -90,7 +90,7 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def _reads_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:  # noqa: ANN401
+def _reads_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether sizes or numbers that *func* returns depend on elements."""
     onto_host = func is _COPY and args[0].is_cpu
     if onto_host or str(kwargs.get("device", "")) == "cpu":
@@ -99,7 +99,7 @@ def _reads_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return any(tag in func.tags for tag in dynamic)
 
 
-def _item(tensor: torch.Tensor) -> Any:  # noqa: ANN401 - a number
+def _item(tensor: torch.Tensor) -> Any:
     """Return the one element of a tensor."""
     known = values.value_of(tensor)
     if known is not None:
@@ -139,11 +139,11 @@ class _Weightless(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch'
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401 - an op
-        types: Any,  # noqa: ANN401 - PyTorch's protocol
+        func: Any,
+        types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - what the op returns
+    ) -> Any:
         kwargs = kwargs or {}
         schema = schema_of(func)
         out = run_weightless(func, schema, args, kwargs)

@@ -45,7 +45,7 @@ def empty_like(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.
     return torch.empty_strided(tensor.shape, dense, dtype=kind, device=META)
 
 
-def _made_like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _made_like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Make a tensor like another, perhaps of another type."""
     given = {key for key, value in kwargs.items() if value is not None}
     other = kwargs.get("memory_format") not in (None, torch.preserve_format)
@@ -56,12 +56,12 @@ def _made_like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return empty_like(tensor, kwargs.get("dtype"))
 
 
-def _like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _like(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Return a tensor like the first: what is done to each element."""
     return empty_like(tensor)
 
 
-def _like_float(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _like_float(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Return a tensor like the first, if it is of floats; others become floats."""
     if not tensor.is_floating_point():
         raise UseTorch
@@ -71,8 +71,8 @@ def _like_float(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor
 def _like_both(
     one: torch.Tensor,
     other: torch.Tensor,
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
+    *args: Any,
+    **kwargs: Any,
 ) -> torch.Tensor:
     """Return a tensor like the first of two of one shape and type.
 
@@ -84,7 +84,7 @@ def _like_both(
     return empty_like(one)
 
 
-def _arithmetic(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _arithmetic(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:
     """Return the sum, difference or product of a tensor and a like one, or a number."""
     if isinstance(other, torch.Tensor):
         if one.shape == other.shape:
@@ -97,7 +97,7 @@ def _arithmetic(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:  
     return empty_like(one)
 
 
-def _in_place(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _in_place(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:
     """Return the tensor that a like one, or a number, is added to or multiplied by."""
     if isinstance(other, torch.Tensor):
         alike = other.shape == one.shape and other.dtype == one.dtype
@@ -134,8 +134,8 @@ def _joint_shape(shapes: Sequence[Sequence[int]]) -> list[int]:
 
 def _lists_like(
     tensors: Sequence[torch.Tensor],
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
+    *args: Any,
+    **kwargs: Any,
 ) -> list[torch.Tensor]:
     return [empty_like(tensor) for tensor in tensors]
 
@@ -144,7 +144,7 @@ def _addmm(
     bias: torch.Tensor,
     one: torch.Tensor,
     other: torch.Tensor,
-    **kwargs: Any,  # noqa: ANN401
+    **kwargs: Any,
 ) -> torch.Tensor:
     if one.dim() != 2 or other.dim() != 2 or one.shape[1] != other.shape[0]:  # noqa: PLR2004
         raise UseTorch
@@ -219,7 +219,7 @@ def _index(
     return torch.empty(shape, dtype=tensor.dtype, device=META)
 
 
-def _new(tensor: torch.Tensor, size: Sequence[int], **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _new(tensor: torch.Tensor, size: Sequence[int], **kwargs: Any) -> torch.Tensor:
     if str(kwargs.get("device") or "meta") != "meta":
         raise UseTorch
     dtype = kwargs.get("dtype") or tensor.dtype
@@ -229,7 +229,7 @@ def _new(tensor: torch.Tensor, size: Sequence[int], **kwargs: Any) -> torch.Tens
 def _embedding(
     weight: torch.Tensor,
     indices: torch.Tensor,
-    *args: Any,  # noqa: ANN401
+    *args: Any,
 ) -> torch.Tensor:
     shape = (*indices.shape, weight.shape[1])
     return torch.empty(shape, dtype=weight.dtype, device=META)
@@ -239,7 +239,7 @@ def _embedding_gradient(
     grad: torch.Tensor,
     indices: torch.Tensor,
     num_weights: int,
-    *args: Any,  # noqa: ANN401
+    *args: Any,
 ) -> torch.Tensor:
     shape = (num_weights, grad.shape[-1])
     return torch.empty(shape, dtype=grad.dtype, device=META)
@@ -279,7 +279,7 @@ def _bag_gradient(  # noqa: PLR0913, PLR0917 - the op's arguments
     scale_grad_by_freq: bool,  # noqa: FBT001
     mode: int,
     sparse: bool,  # noqa: FBT001
-    *rest: Any,  # noqa: ANN401
+    *rest: Any,
 ) -> torch.Tensor:
     shape = (num_weights, grad.shape[1])
     if not sparse:
@@ -326,18 +326,18 @@ def _class_loss(
 def _loss_backward(
     grad: torch.Tensor,
     input: torch.Tensor,
-    *args: Any,  # noqa: ANN401
-    **kwargs: Any,  # noqa: ANN401
+    *args: Any,
+    **kwargs: Any,
 ) -> torch.Tensor:
     return empty_like(input)
 
 
-def _made(size: Sequence[int], *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _made(size: Sequence[int], *args: Any, **kwargs: Any) -> torch.Tensor:
     """Make a tensor of zeros or ones without making them."""
     return torch.empty(size, **{k: v for k, v in kwargs.items() if k != "pin_memory"})
 
 
-def _range(*limits: float, **kwargs: Any) -> torch.Tensor:  # noqa: ANN401
+def _range(*limits: float, **kwargs: Any) -> torch.Tensor:
     """Count from 0, or from the first, to below the last, by ones or the third."""
     start, end, step = ((0, *limits, 1) if len(limits) == 1 else (*limits, 1))[:3]
     dtype = kwargs.get("dtype")

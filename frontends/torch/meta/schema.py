@@ -90,7 +90,7 @@ class Schema:
 
 
 @functools.cache
-def schema_of(func: Any) -> Schema:  # noqa: ANN401 - PyTorch's class has no public name
+def schema_of(func: Any) -> Schema:
     """Look an op up."""
     found = schema(func)
     namespace, _, name = found.name.partition("::")
@@ -104,7 +104,7 @@ def schema_of(func: Any) -> Schema:  # noqa: ANN401 - PyTorch's class has no pub
     )
 
 
-def plain(value: Any) -> Argument:  # noqa: ANN401 - whatever an op is given
+def plain(value: Any) -> Argument:
     """Write an argument that is no tensor in perfc's words."""
     if value is None or isinstance(value, bool | int | float | complex | str | Ref):
         return value

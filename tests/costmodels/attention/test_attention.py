@@ -98,7 +98,7 @@ def test_rows_correct_only_sizes_like_theirs() -> None:
     assert elsewhere.sigma_shared.min() > priced.sigma_shared.max()
 
 
-def few(  # noqa: PLR0913 - sizes
+def few(
     q_len: int,
     kv_len: int,
     *,
@@ -148,7 +148,7 @@ _TARGETS = ("a100", "h100", "l40s")
     by=st.integers(1, 200),
 )
 @settings(max_examples=300, deadline=None)
-def test_more_work_never_takes_less(  # noqa: PLR0913, PLR0917 - drawn
+def test_more_work_never_takes_less(
     target: str,
     kernel: tuple[str, str],
     head_dim: int,

@@ -85,7 +85,7 @@ def test_more_bytes_take_no_less(op: str, ranks: int, size: float, target: str) 
     each=st.sampled_from([2, 4, 8, 16]),
     multicast=st.booleans(),
 )
-def test_more_bytes_take_no_less_on_any_system(  # noqa: PLR0913 - what a system is
+def test_more_bytes_take_no_less_on_any_system(
     *,
     op: str,
     ranks: int,

@@ -10,7 +10,7 @@ from perfc.costmodels.collectives import CollectiveShares, collective_shares
 from perfc.ir import Kernel, PerfcError, Work, record_of
 
 
-def _shares(  # noqa: PLR0913 - what a collective is
+def _shares(
     target: str,
     op: str,
     seconds: float,

@@ -192,7 +192,7 @@ def test_a_matrix_times_a_vector_is_work_of_one_core() -> None:
 
 
 @pytest.mark.parametrize(("k", "alone"), [(16, True), (48, False)])
-def test_a_small_product_is_left_to_one_core(k: int, alone: bool) -> None:  # noqa: FBT001 - a case
+def test_a_small_product_is_left_to_one_core(k: int, alone: bool) -> None:
     """Below 24,000 flops for each of the eight lanes; others wait for both cores."""
     found = _amounts("gemm", b=1, m=64, n=64, k=k)
     missed = found["slowdown"] * (CORES - 1) if alone else 0.0
@@ -240,7 +240,7 @@ def test_a_small_bias_is_handed_to_other_cores(
 )
 def test_rows_of_a_bias_end_with_single_elements(
     n: int,
-    bias: bool,  # noqa: FBT001 - a case
+    bias: bool,
     rows: int,
 ) -> None:
     """Unless they are whole vectors."""

@@ -172,7 +172,7 @@ def attentions() -> st.SearchStrategy[Kernel]:
     )
 
 
-def _attention(  # noqa: PLR0913, PLR0917 - the sizes of attention
+def _attention(
     batch: int,
     heads: int,
     lengths: tuple[int, int],
@@ -219,7 +219,7 @@ def convolutions() -> st.SearchStrategy[Kernel]:
     )
 
 
-def _convolution(  # noqa: PLR0913, PLR0917 - the sizes of a convolution
+def _convolution(
     c_in: int,
     c_out: int,
     image: int,

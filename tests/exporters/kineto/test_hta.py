@@ -27,12 +27,12 @@ def report() -> Report:
 
 
 @pytest.fixture
-def analysis(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - untyped library
+def analysis(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """HTA's analysis of its trace."""
     return _analysis(report, tmp_path, monkeypatch)
 
 
-def _analysis(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401
+def _analysis(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Open the trace, nanoseconds not rounded away."""
     monkeypatch.setenv("HTA_DISABLE_NS_ROUNDING", "1")
     path = folder / "rank0.json.gz"
@@ -40,7 +40,7 @@ def _analysis(report: Report, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return hta.TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(folder))
 
 
-def test_temporal_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN401
+def test_temporal_breakdown(analysis: Any, report: Report) -> None:
     """Busy and idle time of the GPU are the report's."""
     row = analysis.get_temporal_breakdown(visualize=False).iloc[0]
     tolerance_us = ROUNDING_US * report.summary["launches"]
@@ -54,7 +54,7 @@ def test_temporal_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN
     assert copies_us == pytest.approx(row["non_compute_time(us)"], abs=tolerance_us)
 
 
-def test_kernel_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN401
+def test_kernel_breakdown(analysis: Any, report: Report) -> None:
     """Kernels sum up to the report's busy time; copies count as memory."""
     kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False, num_kernels=99)
     busy_us = kernels["sum (us)"].sum()
@@ -66,7 +66,7 @@ def test_kernel_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN40
     assert gemm_us == pytest.approx(found, abs=INTEGER_US)
 
 
-def test_idle_time_breakdown(analysis: Any, report: Report) -> None:  # noqa: ANN401
+def test_idle_time_breakdown(analysis: Any, report: Report) -> None:
     """A prediction that the host limits is idle because of the host."""
     idle, _ = analysis.get_idle_time_breakdown(visualize=False)
     by_category = idle.set_index("idle_category")["idle_time"]
@@ -76,7 +76,7 @@ def test_idle_time_breakdown(analysis: Any, report: Report) -> None:  # noqa: AN
     assert by_category.sum() <= report.summary["gpu_idle_us"]
 
 
-def test_launch_statistics(analysis: Any, report: Report) -> None:  # noqa: ANN401
+def test_launch_statistics(analysis: Any, report: Report) -> None:
     """Every device task is found with its call, and starts after it."""
     stats = analysis.get_cuda_kernel_launch_stats(visualize=False)[0]
 

@@ -85,9 +85,7 @@ def _query(trace: str, *queries: str) -> list[list[Row]]:
 
 def _answer(messages: bytes) -> bytes:
     command = [str(_node()), str(SCRIPT), str(_ui())]
-    done = subprocess.run(  # noqa: S603 - our own script
-        command, input=messages, capture_output=True, check=False
-    )
+    done = subprocess.run(command, input=messages, capture_output=True, check=False)
     assert (0, b"") == (done.returncode, done.stderr)
     return done.stdout
 

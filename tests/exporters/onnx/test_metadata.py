@@ -225,7 +225,7 @@ def _without_weights(folder: Path) -> Path:
     return path
 
 
-def _node_data(report: Report) -> Any:  # noqa: ANN401 - JSON
+def _node_data(report: Report) -> Any:
     return json.loads(str(report.export("model-explorer")))
 
 

@@ -125,7 +125,7 @@ COMPOSED = {name.partition(".")[0] for name in REGISTERED} - {"aten::split"}
 of `split` these models use the one that is not composed."""
 
 
-def _start(event: Any) -> float:  # noqa: ANN401 - the profiler's events have no types
+def _start(event: Any) -> float:
     return float(event.time_range.start)
 
 

@@ -19,7 +19,7 @@ def info(
     return helper.make_tensor_value_info(name, dtype, list(shape))
 
 
-def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:  # noqa: ANN401
+def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
     """Make a node; names are separated by blanks, `-` is an operand left out."""
     names = [("" if name == "-" else name) for name in inputs.split()]
     return helper.make_node(op, names, outputs.split(), name=outputs, **attributes)
@@ -37,7 +37,7 @@ def weight(name: str, *shape: int) -> onnx.TensorProto:
     return tensor
 
 
-def model(  # noqa: PLR0913 - a model has this many parts
+def model(
     nodes: Sequence[onnx.NodeProto],
     *,
     inputs: Sequence[onnx.ValueInfoProto] | None = None,

@@ -54,7 +54,7 @@ def _bag(
     op: str = "EmbeddingBag",
     domain: str = "perfc",
     outputs: str = "y",
-    **attributes: Any,  # noqa: ANN401
+    **attributes: Any,
 ) -> Path:
     names = [("" if name == "-" else name) for name in inputs.split()]
     node = onnx.helper.make_node(

@@ -23,7 +23,7 @@ _SAME = {"aten::relu_": "aten::relu", "aten::add_": "aten::add"}
 """What a file cannot say: whether a result is written over an operand."""
 
 
-def _padding(length: Any, size: int, stride: int) -> Any:  # noqa: ANN401 - traced
+def _padding(length: Any, size: int, stride: int) -> Any:
     """Return what makes of a length the one that TensorFlow's `SAME` does."""
     if isinstance(length, Tensor):  # the exporter traces sizes
         steps = (length / stride).ceil() - 1
@@ -60,14 +60,14 @@ class _ToMultiples(nn.Module):
         return y.view(y.size(0), -1).mean(1)
 
 
-def _launched(source: Any, **given: Any) -> tuple[int, Counter[str]]:  # noqa: ANN401
+def _launched(source: Any, **given: Any) -> tuple[int, Counter[str]]:
     report = perfc.analyze(perfc.load(source, **given), "a100").to_dict()
     names: list[str] = [node["op"] for node in report["nodes"]]
     ops = Counter(_SAME.get(name, name) for name in names)
     return report["summary"]["launches"], ops
 
 
-def _exported(model: nn.Module, x: Tensor, path: Path, **options: Any) -> Path:  # noqa: ANN401
+def _exported(model: nn.Module, x: Tensor, path: Path, **options: Any) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own deprecations
         torch.onnx.export(model, (x,), path, dynamo=False, input_names=["x"], **options)

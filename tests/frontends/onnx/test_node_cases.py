@@ -159,12 +159,12 @@ def _is_read(model: onnx.ModelProto) -> bool:
     )
 
 
-def _has_tensors(found: Any) -> bool:  # noqa: ANN401 - onnx's, untyped
+def _has_tensors(found: Any) -> bool:
     values = [value for data in found.data_sets[0] for value in data]
     return not any(isinstance(value, list | dict) or value is None for value in values)
 
 
-def _case(found: Any) -> Case:  # noqa: ANN401 - onnx's, untyped
+def _case(found: Any) -> Case:
     model = onnx.ModelProto()
     model.CopyFrom(found.model)
     for imported in model.opset_import:
@@ -176,7 +176,7 @@ def _case(found: Any) -> Case:  # noqa: ANN401 - onnx's, untyped
     return Case(found.name, model, inputs, outputs)
 
 
-def _tensor(value: Any) -> TensorProto:  # noqa: ANN401 - an array or a tensor
+def _tensor(value: Any) -> TensorProto:
     if isinstance(value, TensorProto):
         return value
     return numpy_helper.from_array(np.asarray(value))

@@ -162,7 +162,7 @@ def _floats(name: str, *values: float) -> onnx.TensorProto:
     ],
     ids=lambda value: value.op_type if isinstance(value, onnx.NodeProto) else None,
 )
-def test_spellings(  # noqa: PLR0913, PLR0917 - a table of cases
+def test_spellings(
     path: Path,
     made: onnx.NodeProto,
     tensors: list[onnx.TensorProto],
@@ -189,7 +189,7 @@ def test_multinomial(path: Path) -> None:
 def test_softmax_of_old_opsets_is_flat(
     path: Path,
     opset: int,
-    flat: bool | None,  # noqa: FBT001 - an attribute
+    flat: bool | None,
 ) -> None:
     """Before opset 13 the axes from the given one on are one row."""
     graph = _load(path, [node("Softmax", "x", "y")], opset=opset)

@@ -33,7 +33,7 @@ from perfc.twins import DlrmNet, bags_of
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "onnx"
 
 
-def _loaded(path: Path, module: nn.Module, *args: Any, **options: Any) -> Program:  # noqa: ANN401
+def _loaded(path: Path, module: nn.Module, *args: Any, **options: Any) -> Program:
     """Export, save, and read again."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own deprecations
@@ -319,7 +319,7 @@ def test_torch_is_not_imported(tmp_path: Path) -> None:
         "except SystemExit as end: assert not end.code, end.code\n"
         "assert not {'torch', 'onnx'} & set(sys.modules)\n"
     )
-    run = subprocess.run(  # noqa: S603
+    run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
 

@@ -31,7 +31,7 @@ def exported(tmp_path: Path) -> Made:
         module: nn.Module,
         *args: torch.Tensor,
         open_batch: bool = False,
-        **options: Any,  # noqa: ANN401 - of `load`
+        **options: Any,
     ) -> Program:
         path = tmp_path / "model.pt2"
         rows = {0: torch.export.Dim.AUTO} if open_batch else None
@@ -55,7 +55,7 @@ def _ops(program: Program) -> Counter[str]:
 def test_gradients_of_tables_are_sparse_if_asked(
     exported: Made,
     kind: type[nn.Module],
-    sparse: bool,  # noqa: FBT001 - a parameter
+    sparse: bool,
 ) -> None:
     """An archive says whether; a dense gradient is as large as the table."""
     table = kind(50, 8, sparse=sparse)

@@ -51,7 +51,7 @@ IDS = (torch.zeros(20, dtype=torch.int64), torch.arange(4) * 5, torch.zeros(4).l
 X = (torch.zeros(4, 8),)
 
 
-def graph_of(module: nn.Module, args: Any = X, **options: Any) -> Graph:  # noqa: ANN401
+def graph_of(module: nn.Module, args: Any = X, **options: Any) -> Graph:
     """Record a module and return its op graph."""
     graph = perfc.from_torch(module, args, **options).program.classes[0].ops
     assert graph is not None
@@ -157,7 +157,7 @@ def test_arguments_may_be_shapes() -> None:
     ids=["sgd", "adagrad", "fused-adamw", "fused-sgd"],
 )
 def test_optimizers_take_their_defaults_for_cuda(
-    optimizer: Any,  # noqa: ANN401
+    optimizer: Any,
     expected: list[str],
 ) -> None:
     """Lists at once unless the user asks for the fused kernel; state is made before."""
@@ -222,7 +222,7 @@ def test_rowwise_adagrad_keeps_one_number_a_row() -> None:
 class Attention(nn.Module):
     """Attention with what it is given."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, **options: Any) -> None:
         """Remember the options."""
         super().__init__()
         self.options = options

@@ -20,7 +20,7 @@ X = (torch.zeros(4, 8),)
 class Inner(nn.Module):
     """Does what it is told."""
 
-    def __init__(self, act: Any) -> None:  # noqa: ANN401
+    def __init__(self, act: Any) -> None:
         """Remember what."""
         super().__init__()
         self.layer = nn.Linear(8, 8)
@@ -64,7 +64,7 @@ _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
     _ACTS,
     ids=["branch", "item", "mask", "shapes", "host", "raises", "no-meta-kernel"],
 )
-def test_module_that_fails_is_named(act: Any, said: str) -> None:  # noqa: ANN401
+def test_module_that_fails_is_named(act: Any, said: str) -> None:
     """Op, module path and line are in the message, which is one line."""
     module = nn.Sequential(nn.ReLU(), Inner(act))
     with pytest.raises(PerfcError) as error:
@@ -89,9 +89,9 @@ def test_module_that_fails_is_named(act: Any, said: str) -> None:  # noqa: ANN40
     ids=["missing", "many", "keyword", "no-module", "no-made", "lazy"],
 )
 def test_wrong_arguments_are_refused(
-    module: Any,  # noqa: ANN401
-    args: Any,  # noqa: ANN401
-    options: Any,  # noqa: ANN401
+    module: Any,
+    args: Any,
+    options: Any,
     said: str,
 ) -> None:
     """What does not fit is told before anything runs."""
@@ -117,7 +117,7 @@ def test_torchscript_is_refused() -> None:
         ({"dtype": "fp4"}, "dtype 'fp4' is none of fp32"),
     ],
 )
-def test_unknown_options_are_usage_errors(options: Any, said: str) -> None:  # noqa: ANN401
+def test_unknown_options_are_usage_errors(options: Any, said: str) -> None:
     """An option names what there is."""
     with pytest.raises(UsageError, match=said):
         perfc.from_torch(nn.Linear(8, 8), X, **options)
@@ -143,7 +143,7 @@ class Table(nn.Module):
     ids=["adam", "adamw", "momentum"],
 )
 def test_sparse_gradients_need_an_optimizer_that_takes_them(
-    optimizer: Any,  # noqa: ANN401
+    optimizer: Any,
 ) -> None:
     """Table and optimizer are named, and what would do."""
     ids = (torch.zeros(4, dtype=torch.int64),)
@@ -160,7 +160,7 @@ _LOSSES: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("loss", "said"), _LOSSES)
-def test_wrong_losses_are_refused(loss: Any, said: str) -> None:  # noqa: ANN401
+def test_wrong_losses_are_refused(loss: Any, said: str) -> None:
     """A loss is one number that depends on the weights."""
     with pytest.raises(PerfcError, match=said):
         perfc.from_torch(nn.Linear(8, 8), X, mode="training", loss=loss)

@@ -31,7 +31,7 @@ class Layers(nn.Module):
         return y
 
 
-def plain(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> Any:  # noqa: ANN401
+def plain(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> Any:
     """Do what `from_torch` does without a step."""
     optimizer.zero_grad()
     y = model(x)
@@ -92,7 +92,7 @@ class Averaging:
                 mean.lerp_(weight, 0.01)
 
 
-def _recorded(step: Any, optimizer: str = "adamw") -> perfc.Model:  # noqa: ANN401
+def _recorded(step: Any, optimizer: str = "adamw") -> perfc.Model:
     return perfc.from_torch(
         Layers(),
         torch.zeros(_BATCH, _WIDTH),

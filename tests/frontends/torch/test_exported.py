@@ -84,7 +84,7 @@ def saved(program: Exported, path: Path) -> Graph:
 
 
 @pytest.mark.parametrize("make", [exported, joint])
-def test_in_memory_as_in_a_file(make: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_in_memory_as_in_a_file(make: Any, tmp_path: Path) -> None:
     """A program and the archive of it are the same graph, locations included."""
     program = make()
     found = graph_of(read_exported(program, "net"))

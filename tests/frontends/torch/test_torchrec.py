@@ -70,7 +70,7 @@ class Model(nn.Module):
         width: int = 12,
         *,
         hidden: bool = False,
-        **options: Any,  # noqa: ANN401
+        **options: Any,
     ) -> None:
         """Keep the lookup in a list, as TorchRec does, if it is *hidden*."""
         super().__init__()
@@ -91,7 +91,7 @@ class Model(nn.Module):
 ARGS = (torch.zeros(64, dtype=torch.int64), torch.arange(17) * 4)
 
 
-def graph_of(model: nn.Module, args: Any = ARGS, **options: Any) -> Graph:  # noqa: ANN401
+def graph_of(model: nn.Module, args: Any = ARGS, **options: Any) -> Graph:
     """Record a training step, and return its op graph."""
     options = {"mode": "training", "optimizer": "sgd", **options}
     graph = perfc.from_torch(model, args, **options).program.classes[0].ops
@@ -106,7 +106,7 @@ def only(graph: Graph, op: str) -> Node:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_lookup_and_update(hidden: bool) -> None:  # noqa: FBT001
+def test_lookup_and_update(hidden: bool) -> None:
     """One lookup in all tables; in backward one update of tables and states."""
     graph = graph_of(Model(hidden=hidden))
     lookup, update = only(graph, "embedding_bag"), only(graph, "embedding_bag_backward")
@@ -244,7 +244,7 @@ class Collection(nn.Module):
         self.ebc = collection
         self.top = nn.Linear(24, 1)
 
-    def forward(self, features: Any) -> Tensor:  # noqa: ANN401
+    def forward(self, features: Any) -> Tensor:
         """Return numbers."""
         out: Tensor = self.top(self.ebc(features).values())
         return out

@@ -44,7 +44,7 @@ class _Trained(nn.Module):
         self.use = use
         self.scale = nn.Parameter(torch.ones(1))
 
-    def forward(self, *args: Any) -> Tensor:  # noqa: ANN401 - whatever it takes
+    def forward(self, *args: Any) -> Tensor:
         """Return a sum over the first result."""
         given = list(args)
         place = next((i for i, x in enumerate(args) if x.is_floating_point()), None)

@@ -181,7 +181,7 @@ _ENDS = torch.tensor([0, 4, 8], dtype=torch.int32)
 _FLASH: Any = torch.ops.aten._flash_attention_forward  # noqa: SLF001 - its only name
 
 
-def _in_place(name: str, *given: Any) -> Tensor:  # noqa: ANN401 - numbers, a tensor
+def _in_place(name: str, *given: Any) -> Tensor:
     """Call a function that writes over its argument."""
     *numbers, x = given
     written: Tensor = getattr(F, f"{name}_")(x * 2, *numbers)

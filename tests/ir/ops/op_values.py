@@ -18,12 +18,12 @@ def record(**items: AttrValue) -> Record:
     return Record(items)
 
 
-def f32(*shape: Any) -> TensorType:  # noqa: ANN401 - ints, arrays, expressions
+def f32(*shape: Any) -> TensorType:
     """Make an fp32 type of ints, arrays or expressions."""
     return TensorType(F32, shape)
 
 
-def i64(*shape: Any) -> TensorType:  # noqa: ANN401 - ints, arrays, expressions
+def i64(*shape: Any) -> TensorType:
     """Make an int64 type of ints, arrays or expressions."""
     return TensorType(I64, shape)
 

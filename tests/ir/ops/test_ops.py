@@ -22,7 +22,7 @@ from perfc.ir.support import UnknownOpError
 Operands = list[TensorType]
 
 
-def _int4(*shape: Any) -> TensorType:  # noqa: ANN401 - ints, arrays, expressions
+def _int4(*shape: Any) -> TensorType:
     """Make a type of 4-bit integers."""
     return TensorType(DTYPES["i4"], shape)
 

@@ -162,7 +162,7 @@ def test_busy_time_is_a_union() -> None:
 
 
 @pytest.fixture
-def _one_thread() -> Any:  # noqa: ANN401 - a generator of nothing
+def _one_thread() -> Any:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -260,7 +260,7 @@ def test_a_cpu_makes_a_model_once(
     traces: list[Trace] = []
     make = type(subject).make
 
-    def noted(self: Subject, device: Device, setting: Setting) -> Any:  # noqa: ANN401
+    def noted(self: Subject, device: Device, setting: Setting) -> Any:
         made.append(setting)
         return make(self, device, setting)
 

@@ -37,7 +37,7 @@ def test_unknown_op_is_marked() -> None:
 )
 def test_convolutions_that_cudnn_would_do_in_tf32_are_noted(
     target: str,
-    tf32: bool,  # noqa: FBT001
+    tf32: bool,
     codes: list[str],
 ) -> None:
     """A note says so where the target has TF32, cuDNN runs, and nobody asked."""

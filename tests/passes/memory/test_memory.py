@@ -29,7 +29,7 @@ K = 4 * 1024
 """Bytes of the tensors below."""
 
 
-def memory_of(program: Program | str, target: str = "", **options: Any) -> MemoryUse:  # noqa: ANN401 - of LowerKernels
+def memory_of(program: Program | str, target: str = "", **options: Any) -> MemoryUse:
     """Run the pass over a program of one rank class."""
     if isinstance(program, str):
         program = parse_program(program)

@@ -248,7 +248,7 @@ _SHOWN = torch.ones(6, 6, dtype=torch.bool).tril()
 def test_masked_attention(
     options: dict[str, object],
     operands: int,
-    causal: bool,  # noqa: FBT001 - a case
+    causal: bool,
     tmp_path: Path,
 ) -> None:
     """So is attention that hides keys, by a mask of either kind or by their order."""

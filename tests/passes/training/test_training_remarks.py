@@ -55,7 +55,7 @@ def test_parameters_behind_complex_numbers_are_told_of(tmp_path: Path) -> None:
 def test_sparse_gradients_that_a_file_does_not_tell(
     tmp_path: Path,
     optimizer: str,
-    dynamo: bool,  # noqa: FBT001 - a parameter
+    dynamo: bool,
 ) -> None:
     """TorchScript's exporter drops the flag; the other notes it."""
     path = tmp_path / "bag.onnx"

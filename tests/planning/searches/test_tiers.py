@@ -70,7 +70,7 @@ class TieredCost:
 ALL = ("hbm", "uvm-caching", "uvm")
 
 
-def _task(  # noqa: PLR0913, PLR0917 - what tasks differ in
+def _task(
     seed: int,
     count: int,
     ranks: int,
@@ -228,7 +228,7 @@ def _random_plan(task: Task, chance: random.Random) -> Draft:
         ),
     ],
 )
-def test_near_the_whole_pipeline(  # noqa: PLR0917, PLR0913 - what models differ in
+def test_near_the_whole_pipeline(
     text: str,
     system: str,
     batch: int,

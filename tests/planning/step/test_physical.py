@@ -77,7 +77,7 @@ def _tau(one: list[float], other: list[float]) -> float:
         ("dlrm-default:tables=24", "dgx-h100", 16, 2048, ALL, "training", 0.12),
     ],
 )
-def test_near_the_whole_pipeline(  # noqa: PLR0917, PLR0913 - what models differ in
+def test_near_the_whole_pipeline(
     text: str,
     system: str,
     ranks: int,

@@ -100,7 +100,7 @@ def test_no_pipeline_is_faster_than_its_bound(
     times: list[tuple[float, float]],
     count: int,
     schedule: str,
-    training: bool,  # noqa: FBT001 - drawn
+    training: bool,
 ) -> None:
     """However uneven the stages, whose microbatches run one after the other."""
     whole = sum(forward + (backward if training else 0) for forward, backward in times)
@@ -255,7 +255,7 @@ def _simulated(
     return max(free)
 
 
-def _steps(ahead: int, count: int, training: bool) -> list[tuple[int, bool]]:  # noqa: FBT001 - of the step
+def _steps(ahead: int, count: int, training: bool) -> list[tuple[int, bool]]:
     """Return (microbatch, backward): as many forward as go ahead, then in turn."""
     first = min(ahead, count) if training else count
     steps = [(number, False) for number in range(first)]

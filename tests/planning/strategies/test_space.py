@@ -29,8 +29,8 @@ def _refused(space: StrategySpace) -> list[Refused]:
 def test_every_factorisation_is_there_once(
     ranks: int,
     per_node: int,
-    tables: bool,  # noqa: FBT001 - drawn
-    training: bool,  # noqa: FBT001 - drawn
+    tables: bool,
+    training: bool,
 ) -> None:
     """All products of replicas, ranks of a layer and stages, each a strategy once."""
     space = StrategySpace(

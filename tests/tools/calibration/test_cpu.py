@@ -19,7 +19,7 @@ LARGE_SHAPES, SHAPES = 4, 40
 """Of the two suites, which begin with some of every op."""
 
 
-def _first(name: str, *how: Any) -> list[Any]:  # noqa: ANN401 - as `suite` takes them
+def _first(name: str, *how: Any) -> list[Any]:
     return suite(name, *how)[: LARGE_SHAPES if name == LARGE else SHAPES]
 
 

@@ -26,7 +26,7 @@ FULL = (
 )
 
 
-def _json(outcome: Outcome) -> Any:  # noqa: ANN401 - JSON
+def _json(outcome: Outcome) -> Any:
     assert (0, "") == (outcome.code, outcome.err)
     return outcome.report
 
@@ -166,7 +166,7 @@ def test_set_shows(command: Command) -> None:
     assert plain["spec_sha256"] != other["spec_sha256"]
 
 
-def _copies(report: Any) -> list[Any]:  # noqa: ANN401 - JSON
+def _copies(report: Any) -> list[Any]:
     return [node for node in report["nodes"] if node["op"] == "aten::to"]
 
 

@@ -36,7 +36,7 @@ NOT_BUILT = (*("place", "quantize", "dedup", "sweep", "diff", "check"),)
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m perfc` in a process of its own, outside pytest's eyes."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
-    return subprocess.run(  # noqa: S603 - our own arguments
+    return subprocess.run(
         [sys.executable, "-m", "perfc", *arguments],
         check=False,
         capture_output=True,
@@ -141,9 +141,7 @@ def _run_uninstalled(source: Path, *arguments: str) -> str:
         "raise SystemExit(main())\n"
     )
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(  # noqa: S603 - our own arguments
-        command, capture_output=True, check=True, text=True
-    )
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
     return done.stdout
 
 
@@ -306,7 +304,7 @@ def closed_pipe() -> Iterator[int]:
 @pytest.mark.parametrize("arguments", [("ops",), (*ANALYZE, "--format", "json")])
 def test_the_reader_has_gone(closed_pipe: int, arguments: tuple[str, ...]) -> None:
     """`perfc ... | head` says nothing when head has seen enough."""
-    run = subprocess.run(  # noqa: S603 - our own arguments
+    run = subprocess.run(
         [sys.executable, "-m", "perfc", *arguments],
         check=False,
         stdout=closed_pipe,
@@ -325,9 +323,7 @@ def test_imports_are_lazy(heavy: str) -> None:
         f"main({list(ANALYZE)!r}); sys.exit({heavy!r} in sys.modules)"
     )
 
-    run = subprocess.run(  # noqa: S603 - our own arguments
-        [sys.executable, "-c", code], check=False, capture_output=True
-    )
+    run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
 
     assert 0 == run.returncode
 
@@ -404,7 +400,7 @@ def test_only_a_process_of_its_own_collects_no_garbage(command: Command) -> None
         "code = main()\n"
         "print(code, gc.isenabled(), file=sys.stderr)\n"
     )
-    done = subprocess.run(  # noqa: S603 - our own arguments
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True
     )
     assert "0 False\n" == done.stderr

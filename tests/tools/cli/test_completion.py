@@ -81,7 +81,7 @@ def test_help_does_not_wait_for_it() -> None:
         "print([n for n in sys.modules if n.startswith("
         "('perfc.tools.cli.completion', 'perfc.tools.cli.analyze', 'numpy'))])"
     )
-    done = subprocess.run(  # noqa: S603 - this interpreter
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
 

@@ -245,7 +245,7 @@ def test_rows_that_never_repeat(command: Command, tmp_path: Path) -> None:
     assert "never" in done.out
 
 
-def save(path: Path, **arrays: Any) -> None:  # noqa: ANN401 - whatever a file has
+def save(path: Path, **arrays: Any) -> None:
     """Write arrays."""
     np.savez(path, **arrays)
 

@@ -345,7 +345,7 @@ def test_an_interrupt_shows_what_there_is(
     """Rows that are priced, a remark, and the exit code of an interrupt."""
     price, asked = Pricer.price, [0]
 
-    def interrupted(self: Pricer, strategy: Any) -> Any:  # noqa: ANN401 - passed on
+    def interrupted(self: Pricer, strategy: Any) -> Any:
         asked[0] += 1
         if asked[0] > 2:
             raise KeyboardInterrupt

@@ -13,7 +13,7 @@ FULL = (
 )
 
 
-def _json(outcome: Outcome) -> Any:  # noqa: ANN401 - JSON
+def _json(outcome: Outcome) -> Any:
     assert (0, "") == (outcome.code, outcome.err)
     return outcome.report
 
@@ -23,7 +23,7 @@ def test_cudagraph_runtime(command: Command) -> None:
     eager = _json(command.analyze("--format", "json"))
     replay = _json(command.analyze("--format", "json", "--runtime", "cudagraph"))
 
-    def kernels(report: Any) -> list[tuple[str, float]]:  # noqa: ANN401 - JSON
+    def kernels(report: Any) -> list[tuple[str, float]]:
         return [(n["id"], n["duration_us"]) for n in report["nodes"] if n["stream"]]
 
     assert ("eager", "cudagraph") == (eager["runtime"], replay["runtime"])
@@ -83,7 +83,7 @@ def test_compiled_and_captured(command: Command) -> None:
     compiled = _json(command.analyze(*options))
     captured = _json(command.analyze(*options, "--pass", "capture-graph"))
 
-    def generated(report: Any) -> list[str]:  # noqa: ANN401 - JSON
+    def generated(report: Any) -> list[str]:
         return [n["op"] for n in report["nodes"] if n["op"].startswith("triton_")]
 
     assert generated(compiled) == generated(captured)

@@ -388,7 +388,7 @@ def test_interrupted_searches_have_a_plan(tmp_path: Path) -> None:
     tables = [{"rows": 1000 * n, "dim": 64, "pooling": n} for n in range(1, 200)]
     path = _listed(tmp_path / "t.json", *tables, batch=512)
     command = [sys.executable, "-m", "perfc", "shard", path, "--target", "dgx-a100"]
-    with subprocess.Popen(  # noqa: S603 - our own
+    with subprocess.Popen(
         [*command, "--ranks", "16", "--full", "0", "--seconds", "600"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -19,13 +19,13 @@ TRAINING = ("--mode", "training")
 JOINT = Path(__file__).parents[2] / "fixtures" / "pt2" / "block_joint.pt2"
 
 
-def _report(command: Command, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+def _report(command: Command, *arguments: str) -> Any:
     outcome = command.analyze("--format", "json", *arguments)
     assert 0 == outcome.code
     return outcome.report
 
 
-def _joint(command: Command, *arguments: str) -> Any:  # noqa: ANN401 - JSON
+def _joint(command: Command, *arguments: str) -> Any:
     """Analyze a file that has forward and backward."""
     given = ("analyze", str(JOINT), "--target", "v100", "--format", "json")
     outcome = command(*given, *arguments)
@@ -149,7 +149,7 @@ def test_a_loop_that_waits(command: Command) -> None:
 _FOREACH = ("optimizer", "aten::_foreach_add_")
 
 
-def _ops(report: Any) -> Counter[tuple[str, str]]:  # noqa: ANN401 - JSON
+def _ops(report: Any) -> Counter[tuple[str, str]]:
     """Count ops by phase and name."""
     return Counter((node["phase"], node["op"]) for node in report["nodes"])
 
@@ -176,7 +176,7 @@ def test_a_joint_file_gets_its_optimizer(command: Command) -> None:
     alone = _joint(command)
     whole = _joint(command, *TRAINING, "--optimizer", "adamw")
 
-    def calls(report: Any, phase: str) -> list[str]:  # noqa: ANN401 - JSON
+    def calls(report: Any, phase: str) -> list[str]:
         return [node["op"] for node in report["nodes"] if node["phase"] == phase]
 
     for phase in ("forward", "loss", "backward"):

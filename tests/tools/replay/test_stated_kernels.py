@@ -35,7 +35,7 @@ RUNTIMES = ("eager", "cudagraph", "compiled")
 TARGETS = ("v100", "a100", "h100")
 
 
-def _path(tmp_path: Path, name: str, **options: Any) -> Path:  # noqa: ANN401 - of perfc
+def _path(tmp_path: Path, name: str, **options: Any) -> Path:
     """Write the prediction of a workload as a trace."""
     target = options.pop("target", "dgx-a100")
     runtime = options.pop("runtime", "eager")

@@ -194,7 +194,7 @@ def _is_dict(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def _problems(schema: Schema, value: Any, where: str = "") -> list[str]:  # noqa: ANN401
+def _problems(schema: Schema, value: Any, where: str = "") -> list[str]:
     """Say in what *value* is not as *schema* has it."""
     if _is_list(schema):
         return _list_problems(schema, value, where)
@@ -247,14 +247,14 @@ CASES = (
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{Path(case[0]).name}-{case[1]}")
-def report(request: pytest.FixtureRequest) -> Any:  # noqa: ANN401 - JSON
+def report(request: pytest.FixtureRequest) -> Any:
     """The report of a model, as read back from its JSON."""
     name, target, inputs = request.param
     made = perfc.analyze(_load(name), target, inputs=inputs)
     return json.loads(made.to_json(), parse_constant=pytest.fail)
 
 
-def test_schema(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_schema(report: Any) -> None:
     """Every key is there, none besides, each of its type."""
     assert [] == _problems(SCHEMA, report)
     assert report["model"]["inputs_from"]
@@ -273,7 +273,7 @@ def test_the_schema_test_sees_problems() -> None:
     ] == sorted(_problems(schema, value), key=str.split)
 
 
-def test_breakdown_sums_to_the_time(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_breakdown_sums_to_the_time(report: Any) -> None:
     """Every microsecond of the critical path is in one row, largest first."""
     times = [row["time_us"] for row in report["breakdown"]]
 
@@ -283,7 +283,7 @@ def test_breakdown_sums_to_the_time(report: Any) -> None:  # noqa: ANN401 - JSON
     assert len(set(rows)) == len(rows)
 
 
-def test_breakdown_details(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_breakdown_details(report: Any) -> None:
     """Host rows are T1 to T5, copies name their direction."""
     details = {"host": {"T1", "T2", "T3", "T4", "T5"}, "copy": {"h2d"}}
 
@@ -292,7 +292,7 @@ def test_breakdown_details(report: Any) -> None:  # noqa: ANN401 - JSON
         assert set() == found - known
 
 
-def test_critical_path_is_contiguous(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_critical_path_is_contiguous(report: Any) -> None:
     """Each segment starts where the one before ends, from 0 to the time."""
     path = report["critical_path"]
     ends = [0.0]
@@ -304,14 +304,14 @@ def test_critical_path_is_contiguous(report: Any) -> None:  # noqa: ANN401 - JSO
     assert all(segment["duration_us"] > 0 for segment in path)
 
 
-def test_critical_path_names_nodes(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_critical_path_names_nodes(report: Any) -> None:
     """Whatever is on the path is one of the nodes, and is marked there."""
     on_path = {segment["node"] for segment in report["critical_path"]}
 
     assert on_path == {n["id"] for n in report["nodes"] if n["on_critical_path"]}
 
 
-def test_nodes(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_nodes(report: Any) -> None:
     """Names are unique; times lie in the iteration and in their intervals."""
     nodes, time_us = report["nodes"], report["summary"]["time_us"]
 
@@ -324,14 +324,14 @@ def test_nodes(report: Any) -> None:  # noqa: ANN401 - JSON
         assert not node["on_critical_path"] or node["slack_us"] == 0
 
 
-def test_interval(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_interval(report: Any) -> None:
     """The time lies in its interval."""
     summary = report["summary"]
 
     assert 0 < summary["time_us_p05"] < summary["time_us"] < summary["time_us_p95"]
 
 
-def test_summary_agrees_with_nodes(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_summary_agrees_with_nodes(report: Any) -> None:
     """Work and launches are those of the nodes; busy and idle make the time."""
     summary, nodes = report["summary"], report["nodes"]
 
@@ -344,7 +344,7 @@ def test_summary_agrees_with_nodes(report: Any) -> None:  # noqa: ANN401 - JSON
     )
 
 
-def test_coverage_agrees_with_the_summary(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_coverage_agrees_with_the_summary(report: Any) -> None:
     """Flops, bytes and device time are split by provenance without a rest."""
     coverage, summary = report["coverage"], report["summary"]
 
@@ -356,7 +356,7 @@ def test_coverage_agrees_with_the_summary(report: Any) -> None:  # noqa: ANN401 
     )
 
 
-def test_memory(report: Any) -> None:  # noqa: ANN401 - JSON
+def test_memory(report: Any) -> None:
     """The peak is the sum of its parts, at one of the nodes."""
     memory = report["memory"]
     parts = ("parameters", "activations", "optimizer", "library")

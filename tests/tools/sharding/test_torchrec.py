@@ -31,7 +31,7 @@ def tables(tmp_path: Path) -> str:
     return str(path)
 
 
-def _best(command: Command, tables: str, *options: str) -> Any:  # noqa: ANN401 - JSON
+def _best(command: Command, tables: str, *options: str) -> Any:
     arguments = ("--target", "dgx-a100", "--ranks", "2", "--types", "table-wise")
     asked = ("--cost", "torchrec", "--full", "0", "--seconds", "2", *options)
     result = command("shard", tables, *arguments, *asked, "--format", "json", "-q")

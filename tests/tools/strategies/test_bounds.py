@@ -26,7 +26,7 @@ _MODELS = (
 _OPTIMIZERS = st.sampled_from(("sgd", "adam", "rowwise_adagrad"))
 
 
-def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer:  # noqa: ANN401 - of Request
+def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer:
     target = load_target("dgx-a100", {})
     mode = "inference" if optimizer is None else "training"
     asked = Request(model=model, mode=mode, optimizer=optimizer, **how)
@@ -49,7 +49,7 @@ def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer
     st.sampled_from(("eager", "cudagraph")),
     st.data(),
 )
-def test_no_strategy_takes_less_than_its_bound(  # noqa: PLR0913, PLR0917 - drawn
+def test_no_strategy_takes_less_than_its_bound(
     model: str,
     ranks: int,
     own: int,

@@ -23,7 +23,7 @@ def meta(*shape: int, dtype: torch.dtype = WHOLE) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device="meta")
 
 
-def forms(made: Any) -> list[object]:  # noqa: ANN401 - a tensor, several, or None
+def forms(made: Any) -> list[object]:
     """Return types, sizes and strides."""
     several: Sequence[Any] = made if is_list(made) else (made,)
     return [None if t is None else (t.dtype, t.shape, t.stride()) for t in several]
@@ -134,5 +134,5 @@ print(torch.compile(torch.tril, backend="eager")(torch.ones(2, 2)).sum().item())
 def test_capture_does_not_load_the_compiler() -> None:
     """Which takes longer than the capture; it works when it is loaded later."""
     command = [sys.executable, "-c", _CAPTURE]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ("False\n3.0\n", 0) == (done.stdout, done.returncode), done.stderr

@@ -388,7 +388,7 @@ def test_additions_know_their_warps() -> None:
         ("where(%mask, %x, %y)", False),
     ],
 )
-def test_elements_moved_one_at_a_time(node: str, scattered: bool) -> None:  # noqa: FBT001
+def test_elements_moved_one_at_a_time(node: str, scattered: bool) -> None:
     """A row for all, one operand turned, or elements of another type.
 
     Not one number, both turned, what is compared, nor what narrows fp32.

@@ -212,7 +212,7 @@ def test_several_tables_are_one_kernel() -> None:
 def test_large_slices_are_selected_from_in_passes(
     slices: int,
     size: int,
-    walks: bool,  # noqa: FBT001
+    walks: bool,
 ) -> None:
     """One block walks through a small one; large ones take a kernel for 8 bits each."""
     graph = lower(f"""graph @g(%x: f32[{slices},{size}]) {{

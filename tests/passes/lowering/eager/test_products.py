@@ -118,7 +118,7 @@ def test_heads_have_to_be_copied_for_a_product() -> None:
         ("mi300x", True, "tf32"),
     ],
 )
-def test_tf32_is_asked_for(target: str, tf32: bool, math: str) -> None:  # noqa: FBT001
+def test_tf32_is_asked_for(target: str, tf32: bool, math: str) -> None:
     """PyTorch uses TF32 on request, where the device has it, and AMD's matrix cores."""
     options = LowerKernels(inputs="device", tf32=tf32)
 

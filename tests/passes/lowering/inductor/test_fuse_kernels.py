@@ -330,7 +330,7 @@ def test_gradients_are_fused() -> None:
 def test_parts_of_a_reduction(
     rows: int,
     columns: int,
-    inner: bool,  # noqa: FBT001
+    inner: bool,
     parts: int,
 ) -> None:
     """Few rows are reduced in parts, in as many as Inductor makes on 108 SMs."""

@@ -37,7 +37,7 @@ def test_equal_layers_are_dealt_out_evenly(
     stages: int,
     chunks: int,
     each: int,
-    training: bool,  # noqa: FBT001 - drawn
+    training: bool,
 ) -> None:
     """Every chunk has as many, though shorter ones at the ends would fill up sooner."""
     steps = ChunkSteps.of(stages, chunks, 2 * stages, training=training)

@@ -116,7 +116,7 @@ def test_work_of_all_stages_adds_up(model: str, schedule: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam", "adamw"])
 @pytest.mark.parametrize("fused", [False, True])
-def test_every_parameter_is_updated_where_it_is(optimizer: str, fused: bool) -> None:  # noqa: FBT001
+def test_every_parameter_is_updated_where_it_is(optimizer: str, fused: bool) -> None:
     """Parameters and states are all held, a tied weight by two stages."""
     training = Training(optimizer=optimizer, fused=fused)
     model = build_workload(f"gpt2:{SIZES}")

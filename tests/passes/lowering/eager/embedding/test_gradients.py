@@ -26,7 +26,7 @@ def bag(rows: int, dim: int, *flags: str, mode: str = "sum", tables: int = 1) ->
     return "{" + ", ".join([*items, *flags]) + "}"
 
 
-def bag_backward(  # noqa: PLR0913 - the sizes of a lookup
+def bag_backward(
     *, bags: int, lookups: int, rows: int, dim: int, sparse: bool = False, mode: str
 ) -> LaunchGraph:
     """Lower the gradient of one table's bags."""
@@ -201,7 +201,7 @@ def test_a_sparse_gradient_of_means() -> None:
 
 
 @pytest.mark.parametrize(("lookups", "sorts"), [(3072, False), (3073, True)])
-def test_few_indices_are_not_sorted(lookups: int, sorts: bool) -> None:  # noqa: FBT001
+def test_few_indices_are_not_sorted(lookups: int, sorts: bool) -> None:
     """`embedding_dense_backward` has a kernel for up to 3072 indices."""
     graph = lower(f"""graph @g(%r: f32[{lookups},8], %i: i64[{lookups}]) {{
       %y = embedding_backward(%r, %i) {{shape = [100, 8]}} : ?
