@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import TypeAlias
 
 import attrs
@@ -55,6 +56,28 @@ WorkRule: TypeAlias = Callable[
 """(attributes, operand types, result types) -> work, by plain arithmetic."""
 
 
+class Trait(StrEnum):
+    """What is true of an op wherever it runs: its value is the sentence that says so.
+
+    What PyTorch or a compiler decides about ops is no trait; the code that follows
+    them keeps its own tables.
+    """
+
+    FREE = "nothing runs for it: it is a constant, or asks for the size of a tensor"
+    HOST = "it keeps the host, and the device has nothing to do"
+    ELEMENTWISE = "an element of a result depends on one element of each operand"
+    COMMUTATIVE = "its two operands may change places"
+    KEEPS_SHAPE = "result 0 has the shape of operand 0"
+    KEEPS_ORDER = "result 0 is a view of all elements of operand 0, in their order"
+    CONVERTS = "result 0 has the elements of operand 0, perhaps in another type"
+    LOOKUP = "it reads those elements of operand 0 that indices name"
+    EMBEDDING_BAG = "it pools rows of embedding tables, or makes the tables' gradient"
+    STATISTICS = "it normalizes by statistics of operand 0, which its gradient reads"
+    RANDOM = "it draws random numbers"
+    COLLECTIVE = "all members of a communicator run it together"
+    SUMMED_GRADIENT = "ranks add up the gradients of its operand 0"
+
+
 @attrs.frozen(kw_only=True)
 class OpDef:
     """The definition of one op.
@@ -70,6 +93,7 @@ class OpDef:
         view: Operand that result 0 aliases: no work, no kernel.
         mutates: Operands written in place.
         regions: Number of regions.
+        traits: What else is true of it on every target.
         summary: One line for `perfc ops`.
 
     """
@@ -86,6 +110,7 @@ class OpDef:
     view: int | None = None
     mutates: tuple[int, ...] = ()
     regions: int = 0
+    traits: frozenset[Trait] = frozenset()
 
     def arity_problem(self, count: int) -> str | None:
         """Return the problem of *count* operands, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,14 @@ from tests.tools.command import Command
 
 from perfc.costmodels import COLLECTIVES, cost_models, load_target, price
 from perfc.frontends import WORKLOADS
-from perfc.ir import AttrValue, Kernel, PerfcError, Work
+from perfc.ir import AttrValue, Kernel, PerfcError, Record, TensorType, Work
 from perfc.ir.kernels import BUILTIN_KERNELS
-from perfc.ir.opdef import OpDef
+from perfc.ir.opdef import Abstract, OpDef, Trait
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.ops.rules import no_work
 from perfc.ir.support import UnboundSymbolError
 from perfc.ir.text import parse_program
+from perfc.ir.types import F32, I64
 from perfc.measurements import KERNEL_OPS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,6 +51,124 @@ def test_summary(op: OpDef) -> None:
 def test_exceptions_are_ops() -> None:
     """The list of exceptions names ops that exist."""
     assert set() == set(WITHOUT_GOLDEN) - set(_OPS)
+
+
+_X = TensorType(F32, (4, 6))
+_SAID: Mapping[str, AttrValue] = {
+    "axis": 1,
+    "dtype": F32,
+    "group": "g",
+    "ranks": 2,
+    "size": 5,
+    "groups": 2,
+    "call": "aten::view",
+}
+"""Attributes with which every op of these tests can infer its results."""
+
+
+def _results(op: OpDef, operands: Sequence[TensorType]) -> Sequence[Abstract | None]:
+    said = {key: value for key, value in _SAID.items() if key in op.attributes}
+    return op.infer(Record(said), [Abstract(type_) for type_ in operands])
+
+
+def _work(op: OpDef, operands: Sequence[TensorType], result: TensorType) -> Work:
+    return op.work(Record(), operands, [result])
+
+
+def _with(trait: Trait) -> list[OpDef]:
+    return [op for op in BUILTIN_OPS if trait in op.traits]
+
+
+@pytest.mark.parametrize("trait", Trait)
+def test_traits_have_ops(trait: Trait) -> None:
+    """A trait that no op has is none."""
+    assert _with(trait) != []
+
+
+@pytest.mark.parametrize("op", _OPS.values(), ids=list(_OPS))
+def test_traits_agree(op: OpDef) -> None:
+    """No op has a trait that its other columns, or its other traits, contradict."""
+    found = {trait: trait in op.traits for trait in Trait}
+    is_pair = op.arity == (2, 2)
+    is_view, mutates = op.view is not None, bool(op.mutates)
+    in_place = mutates or "in_place" in op.attributes
+    contradictions = {
+        "a view that writes": is_view and in_place,
+        "a view that works": is_view and op.work is not no_work,
+        "free, but it works": found[Trait.FREE] and op.work is not no_work,
+        "free, but a view or written": found[Trait.FREE] and (is_view or in_place),
+        "host, but it works": found[Trait.HOST] and op.work is not no_work,
+        "in order, but no view": found[Trait.KEEPS_ORDER] and op.view != 0,
+        "looked up, but a view": found[Trait.LOOKUP] and is_view,
+        "of another shape": found[Trait.CONVERTS] and not found[Trait.KEEPS_SHAPE],
+        "commutative, but no pair": found[Trait.COMMUTATIVE] and not is_pair,
+        "random, but free": found[Trait.RANDOM] and found[Trait.FREE],
+        "collective or not": found[Trait.COLLECTIVE]
+        != ("group" in op.attributes and not is_view),
+        "no tables": found[Trait.EMBEDDING_BAG] and "tables" not in op.attributes,
+        "added up by nobody": found[Trait.SUMMED_GRADIENT]
+        and "group" not in op.attributes,
+        "statistics nobody reads": found[Trait.STATISTICS]
+        and f"{op.name}_backward" not in _OPS,
+    }
+
+    assert [] == [name for name, holds in contradictions.items() if holds]
+
+
+@pytest.mark.parametrize("op", _with(Trait.KEEPS_SHAPE), ids=lambda op: op.name)
+def test_shape_is_kept(op: OpDef) -> None:
+    """An op that keeps the shape infers that of operand 0."""
+    (first, *_) = _results(op, [_X] * op.arity[0])
+
+    assert first is not None
+    assert _X.shape == first.type.shape
+
+
+@pytest.mark.parametrize("op", _with(Trait.ELEMENTWISE), ids=lambda op: op.name)
+def test_elementwise(op: OpDef) -> None:
+    """A result of an elementwise op is as large as its largest operand."""
+    shapes = [(4, 6), (1, 6), (4, 1)][: op.arity[0]]
+    operands = [_X if "backward" in op.name else TensorType(F32, s) for s in shapes]
+    (first,) = _results(op, operands)
+
+    assert first is not None
+    assert (4, 6) == first.type.shape
+
+
+def _folded(op: OpDef, *numbers: int) -> tuple[object, ...] | None:
+    one = TensorType(I64, (1,))
+    (found,) = op.infer(Record(), [Abstract(one, (number,)) for number in numbers])
+    return None if found is None else found.elements
+
+
+_PAIRS = [op for op in _with(Trait.ELEMENTWISE) if op.arity == (2, 2)]
+_FOLDING = [op for op in _PAIRS if "_backward" not in op.name and _folded(op, 6, 3)]
+
+
+@pytest.mark.parametrize("op", _FOLDING, ids=lambda op: op.name)
+def test_commutative(op: OpDef) -> None:
+    """An op commutes if and only if it folds numbers alike in either order."""
+    numbers = [(6, 3), (3, 6), (0, 1), (2, 2)]
+    is_symmetric = all(_folded(op, a, b) == _folded(op, b, a) for a, b in numbers)
+
+    assert (Trait.COMMUTATIVE in op.traits) == is_symmetric
+
+
+def test_folding_pairs() -> None:
+    """The test before this one is of several ops that commute, and that do not."""
+    commute = {op.name for op in _FOLDING if Trait.COMMUTATIVE in op.traits}
+
+    assert {"add", "mul", "maximum", "equal", "not_equal", "and"} <= commute
+    assert {"sub", "div", "pow", "less"} <= {op.name for op in _FOLDING} - commute
+
+
+@pytest.mark.parametrize("op", _with(Trait.LOOKUP), ids=lambda op: op.name)
+def test_lookups_read_little(op: OpDef) -> None:
+    """A lookup reads what the indices name, not all of operand 0."""
+    table, rows = TensorType(F32, (1000, 8)), TensorType(F32, (2, 8))
+    work = _work(op, [table, TensorType(I64, (2,))], rows)
+
+    assert rows.nbytes + 2 * 8 == work.bytes_read
 
 
 MODELS: Mapping[str, tuple[str, ...]] = {

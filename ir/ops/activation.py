@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_TEXT,
@@ -29,6 +29,7 @@ def _activation(
         infer=first_operand,
         work=per_element(flops),
         attributes={"spelled_out": OPTIONAL_TEXTS, **IN_PLACE, **attributes},
+        traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
         summary=summary,
     )
 

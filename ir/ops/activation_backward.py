@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     IN_PLACE,
@@ -30,6 +30,7 @@ def _elementwise(
         infer=first_saved,
         work=per_element(flops, operand=1),
         attributes={**IN_PLACE, **attributes},
+        traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
         summary=f"gradient of {name}: of its result, and the {saved}",
     )
 
@@ -76,6 +77,7 @@ DROPOUT_BACKWARD = OpDef(
     arity=(2, 2),
     infer=first_operand,
     work=per_element(2),
+    traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
     summary="gradient of dropout: of its result, and the mask",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.ratios import rounded, truncated
 from perfc.ir.ops.rules import OPTIONAL_TEXT, no_work, require_equal, touch_all
 from perfc.ir.record import Record
@@ -41,6 +41,7 @@ CAST = OpDef(
     infer=_infer_cast,
     work=touch_all,
     attributes={"dtype": (DType,), "stream": OPTIONAL_TEXT},
+    traits=frozenset({Trait.CONVERTS, Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
     summary="another element type, on a `stream` of its own if it says so",
 )
 
@@ -68,6 +69,7 @@ BIT_CAST = OpDef(
     work=no_work,
     attributes={"dtype": (DType,)},
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
     summary="the same bits, read as another element type",
 )
 
@@ -77,6 +79,7 @@ CAST_LIKE = OpDef(
     arity=(2, 2),
     infer=_infer_cast_like,
     work=touch_all,
+    traits=frozenset({Trait.CONVERTS, Trait.KEEPS_SHAPE}),
     summary="the element type of operand 1",
 )
 

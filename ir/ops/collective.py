@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -149,6 +149,7 @@ ALL_REDUCE = OpDef(
     work=touch_all,
     attributes={**_COMMUNICATOR, "kind": OPTIONAL_TEXT},
     mutates=(0,),
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="x, in place: the sum, or `kind` (max), of what all ranks have there",
 )
 BROADCAST = OpDef(
@@ -158,6 +159,7 @@ BROADCAST = OpDef(
     work=touch_all,
     attributes=_COMMUNICATOR,
     mutates=(0,),
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="x, in place: what one of the ranks has there",
 )
 ALL_GATHER = OpDef(
@@ -172,6 +174,7 @@ ALL_GATHER = OpDef(
         # What ranks add gradients up in; without it, the type that they have.
         "reduce_dtype": OPTIONAL_DTYPE,
     },
+    traits=frozenset({Trait.COLLECTIVE, Trait.SUMMED_GRADIENT}),
     summary="x: those of all ranks, one behind the other along `axis` (0)",
 )
 REDUCE_SCATTER = OpDef(
@@ -180,6 +183,7 @@ REDUCE_SCATTER = OpDef(
     infer=_infer_scatter,
     work=touch_all,
     attributes={**_COMMUNICATOR, "axis": OPTIONAL_INT, "request": OPTIONAL_BOOL},
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="x: this rank's part along `axis` (0) of the sum over all ranks",
 )
 ALL_TO_ALL = OpDef(
@@ -193,6 +197,7 @@ ALL_TO_ALL = OpDef(
         "bytes": (int, Expr, type(None)),
         "request": OPTIONAL_BOOL,
     },
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="x: a part from every rank for a part to every rank, `shape` in all",
 )
 SEND = OpDef(
@@ -202,6 +207,7 @@ SEND = OpDef(
     infer=_infer_send,
     work=_work_read,
     attributes=_PAIR,
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="x, to the rank that receives in the same `group`",
 )
 RECV = OpDef(
@@ -210,6 +216,7 @@ RECV = OpDef(
     infer=_infer_recv,
     work=touch_all,
     attributes={**_PAIR, "dtype": (DType,), "shape": (tuple,)},
+    traits=frozenset({Trait.COLLECTIVE}),
     summary="what the rank that sends in the same `group` has sent",
 )
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, maximum
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -68,6 +68,7 @@ CONSTANT = OpDef(
         "value": (float, type(None)),
         "host": OPTIONAL_BOOL,  # a tensor that the model makes there
     },
+    traits=frozenset({Trait.FREE}),
     summary="a constant; small integer ones keep their elements, floats one value",
 )
 
@@ -87,6 +88,7 @@ SHAPE = OpDef(
     infer=_infer_shape,
     work=no_work,
     attributes={"start": OPTIONAL_INT, "end": OPTIONAL_INT},
+    traits=frozenset({Trait.FREE}),
     summary="the dimensions of a tensor, as a tensor",
 )
 
@@ -101,6 +103,7 @@ SIZE = OpDef(
     arity=(1, 1),
     infer=_infer_size,
     work=no_work,
+    traits=frozenset({Trait.FREE}),
     summary="the number of elements of a tensor",
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
-from perfc.ir.opdef import Abstract, InferRule, OpDef, named
+from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named
 from perfc.ir.ops.folding import (
     Fold,
     UnaryFold,
@@ -46,6 +46,8 @@ from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63
 _ATTRIBUTES = {**IN_PLACE, **RESULT_DTYPE}
+_ELEMENTWISE = frozenset({Trait.ELEMENTWISE})
+_SAME_SHAPE = _ELEMENTWISE | {Trait.KEEPS_SHAPE}
 
 
 def _infer_unary(
@@ -159,6 +161,7 @@ def _unary(
         infer=_infer_unary(fold, result),
         work=per_result(flops),
         attributes=_ATTRIBUTES,
+        traits=_SAME_SHAPE,
         summary=summary,
     )
 
@@ -177,8 +180,16 @@ def _binary(
         infer=_infer_binary(fold, result),
         work=per_result(flops),
         attributes=_ATTRIBUTES,
+        traits=_ELEMENTWISE,
         summary=summary,
     )
+
+
+def _commutative(
+    name: str, flops: int, fold: Fold | None, result: DType | None, summary: str
+) -> OpDef:
+    made = _binary(name, flops, fold, result, summary)
+    return attrs.evolve(made, traits=made.traits | {Trait.COMMUTATIVE})
 
 
 def _ternary(name: str, flops: int, summary: str) -> OpDef:
@@ -188,6 +199,7 @@ def _ternary(name: str, flops: int, summary: str) -> OpDef:
         infer=_infer_binary(None, None),
         work=per_result(flops),
         attributes=_ATTRIBUTES,
+        traits=_ELEMENTWISE,
         summary=summary,
     )
 
@@ -271,6 +283,7 @@ _UNARY = (
             "open": OPTIONAL_BOOL,  # there is a limit that is not noted
             **_ATTRIBUTES,
         },
+        traits=_SAME_SHAPE,
         summary="x limited to a range",
     ),
     _unary("bitwise_not", 1, "each bit negated"),
@@ -281,22 +294,22 @@ _UNARY = (
 )
 
 _BINARY = (
-    _binary("add", 1, lambda a, b: a + b, None, "x + y"),
+    _commutative("add", 1, lambda a, b: a + b, None, "x + y"),
     _binary("sub", 1, lambda a, b: a - b, None, "x - y"),
-    _binary("mul", 1, product_of, None, "x * y"),
+    _commutative("mul", 1, product_of, None, "x * y"),
     _binary("div", 1, whole_quotient, None, "x / y"),
     _binary("pow", 4, power, None, "x to the power y"),
-    _binary("maximum", 1, maximum, None, "the larger of x and y"),
-    _binary("minimum", 1, lambda a, b: a + b - maximum(a, b), None, "the smaller"),
+    _commutative("maximum", 1, maximum, None, "the larger of x and y"),
+    _commutative("minimum", 1, lambda a, b: a + b - maximum(a, b), None, "the smaller"),
     _binary("mod", 2, remainder, None, "remainder of x / y"),
     _binary(
         "fmod", 2, truncated_remainder, None, "remainder of x / y, with the sign of x"
     ),
     _binary("floor_divide", 2, None, None, "x / y rounded down"),
     _binary("atan2", 14, None, None, "angle of the point (y, x)"),
-    _binary("hypot", 5, None, None, "sqrt(x * x + y * y)"),
+    _commutative("hypot", 5, None, None, "sqrt(x * x + y * y)"),
     _binary("copysign", 1, None, None, "x with the sign of y"),
-    _binary("logaddexp", 10, None, None, "log(exp(x) + exp(y))"),
+    _commutative("logaddexp", 10, None, None, "log(exp(x) + exp(y))"),
     _binary("xlogy", 4, None, None, "x * log(y), 0 where x is 0"),
     OpDef(
         name="prelu",
@@ -304,21 +317,22 @@ _BINARY = (
         infer=_infer_prelu,
         work=per_result(2),
         attributes=_ATTRIBUTES,
+        traits=_ELEMENTWISE,
         summary="x, or y times it where it is negative",
     ),
     _binary("bit_shift", 1, None, None, "the bits of x moved by y places"),
-    _binary("bitwise_and", 1, None, None, "the bits that both have"),
-    _binary("bitwise_or", 1, None, None, "the bits that one of both has"),
-    _binary("bitwise_xor", 1, None, None, "the bits that differ"),
-    _binary("equal", 1, compare(lambda d: d == 0), BOOL, "x == y"),
-    _binary("not_equal", 1, compare(lambda d: d != 0), BOOL, "x != y"),
+    _commutative("bitwise_and", 1, None, None, "the bits that both have"),
+    _commutative("bitwise_or", 1, None, None, "the bits that one of both has"),
+    _commutative("bitwise_xor", 1, None, None, "the bits that differ"),
+    _commutative("equal", 1, compare(lambda d: d == 0), BOOL, "x == y"),
+    _commutative("not_equal", 1, compare(lambda d: d != 0), BOOL, "x != y"),
     _binary("less", 1, compare(lambda d: d < 0), BOOL, "x < y"),
     _binary("less_equal", 1, compare(lambda d: d <= 0), BOOL, "x <= y"),
     _binary("greater", 1, compare(lambda d: d > 0), BOOL, "x > y"),
     _binary("greater_equal", 1, compare(lambda d: d >= 0), BOOL, "x >= y"),
-    _binary("and", 1, lambda a, b: a * b, BOOL, "logical and"),
-    _binary("or", 1, maximum, BOOL, "logical or"),
-    _binary("xor", 1, compare(lambda d: d != 0), BOOL, "logical exclusive or"),
+    _commutative("and", 1, lambda a, b: a * b, BOOL, "logical and"),
+    _commutative("or", 1, maximum, BOOL, "logical or"),
+    _commutative("xor", 1, compare(lambda d: d != 0), BOOL, "logical exclusive or"),
 )
 
 
@@ -348,6 +362,7 @@ WHERE = OpDef(
     infer=_infer_where,
     work=per_result(1),
     attributes=_ATTRIBUTES,
+    traits=_ELEMENTWISE,
     summary="x where the condition holds, else y",
 )
 _TERNARY = (
@@ -361,6 +376,7 @@ MASKED_FILL = OpDef(
     infer=first_operand,
     work=per_result(1),
     attributes=IN_PLACE,
+    traits=_SAME_SHAPE,
     summary="x, mask, value: the value where the mask holds, else x",
 )
 

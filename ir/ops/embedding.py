@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -146,6 +146,7 @@ EMBEDDING_BAG = OpDef(
     infer=_infer,
     work=_work,
     attributes={**BAG_ATTRIBUTES, "out_dtype": OPTIONAL_DTYPE},  # if not the tables'
+    traits=frozenset({Trait.EMBEDDING_BAG}),
     summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
 )
 

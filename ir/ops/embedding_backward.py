@@ -21,7 +21,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.embedding import BAG_ATTRIBUTES, dim_of, require_bag
 from perfc.ir.ops.optimizer import OPTIMIZER_FLOPS, check_states, state_types
 from perfc.ir.ops.rules import OPTIONAL_BOOL, OPTIONAL_INT, OPTIONAL_TEXT
@@ -164,6 +164,7 @@ EMBEDDING_BAG_BACKWARD = OpDef(
         "optimizer": OPTIONAL_TEXT,  # then tables, and states list by list, follow
         "atomic": OPTIONAL_BOOL,  # with sgd
     },
+    traits=frozenset({Trait.EMBEDDING_BAG}),
     summary="gradient of pooled rows, indices...: of tables, of rows, or their update",
 )
 

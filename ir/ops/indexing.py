@@ -8,7 +8,7 @@ import attrs
 
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_INTS,
@@ -142,6 +142,7 @@ GATHER = OpDef(
     infer=_infer_gather,
     work=_gather_work,
     attributes={"axis": (int,)},
+    traits=frozenset({Trait.LOOKUP}),
     summary="slices of x along one axis, named by indices",
 )
 
@@ -158,6 +159,7 @@ GATHER_ELEMENTS = OpDef(
     infer=_infer_gather_elements,
     work=_gather_work,
     attributes={"axis": (int,)},
+    traits=frozenset({Trait.LOOKUP}),
     summary="one element of x per index",
 )
 
@@ -182,6 +184,7 @@ GATHER_ND = OpDef(
     infer=_infer_gather_nd,
     work=_gather_work,
     attributes={"batch_dims": OPTIONAL_INT},
+    traits=frozenset({Trait.LOOKUP}),
     summary="slices of x named by index tuples",
 )
 
@@ -304,6 +307,7 @@ INDEX = OpDef(
     infer=_infer_index,
     work=_work_index,
     attributes={"axis": (int, type(None)), "axes": OPTIONAL_INTS},
+    traits=frozenset({Trait.LOOKUP}),
     summary="elements of x at index tuples from one axis on, or at lists of some axes",
 )
 

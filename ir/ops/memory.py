@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_BOOL,
@@ -24,6 +24,7 @@ ALIAS = OpDef(
     work=no_work,
     attributes={"call": (str,)},
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
     summary="the same tensor under another name: a call that costs the host time",
 )
 
@@ -103,6 +104,7 @@ HOST = OpDef(
         "us": (float, int, type(None)),  # what the host takes, if no profile says it
         **IN_PLACE,
     },
+    traits=frozenset({Trait.HOST}),
     summary="an op on tensors of the host: nothing for the device to do",
 )
 

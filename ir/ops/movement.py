@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, product, total
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -86,6 +86,7 @@ RESHAPE = OpDef(
         "view": OPTIONAL_BOOL,  # the source knows that nothing has to be copied
     },
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER}),
     summary="the same elements in another shape (operand 1; -1 solves, 0 copies)",
 )
 
@@ -109,6 +110,7 @@ FLATTEN = OpDef(
     work=no_work,
     attributes={"axis": (int,)},
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER}),
     summary="a matrix: the dimensions before the axis, and the others",
 )
 
@@ -198,6 +200,7 @@ SQUEEZE = OpDef(
     work=no_work,
     attributes={"axes": OPTIONAL_INTS},
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER}),
     summary="dimensions of size 1 removed (computed axes: operand 1)",
 )
 UNSQUEEZE = OpDef(
@@ -207,6 +210,7 @@ UNSQUEEZE = OpDef(
     work=no_work,
     attributes={"axes": OPTIONAL_INTS},
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER}),
     summary="dimensions of size 1 put in (computed axes: operand 1)",
 )
 IDENTITY = OpDef(
@@ -215,6 +219,7 @@ IDENTITY = OpDef(
     infer=lambda attributes, operands: [operands[0]],
     work=no_work,
     view=0,
+    traits=frozenset({Trait.CONVERTS, Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
     summary="the same tensor",
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
@@ -42,6 +42,7 @@ LAYER_NORM = OpDef(
         "epsilon": OPTIONAL_FLOAT,
         "spelled_out": OPTIONAL_TEXTS,
     },
+    traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation over the trailing axes, with scale and bias",
 )
 RMS_NORM = OpDef(
@@ -54,6 +55,7 @@ RMS_NORM = OpDef(
         "epsilon": OPTIONAL_FLOAT,
         "spelled_out": OPTIONAL_TEXTS,
     },
+    traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="division by the root mean square of the trailing axes, with scale",
 )
 
@@ -86,6 +88,7 @@ GROUP_NORM = OpDef(
         "groups": OPTIONAL_INT,  # a group per channel if absent
         "epsilon": OPTIONAL_FLOAT,
     },
+    traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation per sample over each group of channels, with scale and bias",
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
@@ -255,6 +255,7 @@ RANDOM = OpDef(
     infer=_infer_random,
     work=_work_random,
     attributes={"kind": (str,), "dtype": (DType,), "shape": OPTIONAL_INTS},
+    traits=frozenset({Trait.RANDOM}),
     summary="normal, uniform or bernoulli numbers, in a shape or in that of x",
 )
 
@@ -275,6 +276,7 @@ MULTINOMIAL = OpDef(
     infer=_infer_multinomial,
     work=touch_all,
     attributes={"dtype": (DType,), "samples": (int,)},
+    traits=frozenset({Trait.RANDOM}),
     summary="samples of classes from each row of probabilities",
 )
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from perfc.ir.dims import Dim, Expr, maximum, product, total
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, InferRule, OpDef, named
+from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_FLOAT,
@@ -188,6 +188,7 @@ def _along_axis(name: str, flops: int, summary: str) -> OpDef:
         infer=same_rank_axis,
         work=per_element(flops),
         attributes={"axis": (int,), "flat": OPTIONAL_BOOL, **RESULT_DTYPE},
+        traits=frozenset({Trait.KEEPS_SHAPE}),
         summary=summary,
     )
 
@@ -234,6 +235,7 @@ LOCAL_RESPONSE_NORM = OpDef(
     infer=_infer_local_response,
     work=_work_local_response,
     attributes={"size": (int,)},
+    traits=frozenset({Trait.KEEPS_SHAPE}),
     summary="division by a power of the squares summed over neighbouring channels",
 )
 BATCH_NORM = OpDef(
@@ -243,6 +245,7 @@ BATCH_NORM = OpDef(
     infer=_infer_batch_norm,
     work=per_element(4),
     attributes={"epsilon": OPTIONAL_FLOAT, "training": OPTIONAL_BOOL},
+    traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation per channel with given statistics, or new ones",
 )
 
@@ -260,6 +263,7 @@ DROPOUT = OpDef(
     results=None,
     infer=_infer_dropout,
     work=per_element(3),
+    traits=frozenset({Trait.KEEPS_SHAPE, Trait.RANDOM}),
     summary="random elements zeroed, the others scaled; and the mask",
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.collective import communicator_ranks
 from perfc.ir.ops.rules import OPTIONAL_INT, OPTIONAL_TEXT, no_work
 from perfc.ir.record import Record
@@ -27,6 +27,7 @@ REPLICATED = OpDef(
         "stream": OPTIONAL_TEXT,
     },
     view=0,
+    traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE, Trait.SUMMED_GRADIENT}),
     summary="x, which all ranks have: their gradients of it are added up",
 )
 
