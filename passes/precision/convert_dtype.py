@@ -27,8 +27,8 @@ from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import Tape, is_training_step
 from perfc.passes.precision.autocast import (
     LOW_DTYPES,
-    LOW_PRECISION,
     casts_first,
+    is_narrowed,
     needs_fp32,
 )
 from perfc.passes.raising import take_apart
@@ -161,7 +161,7 @@ class _Autocast:
         self.graph.rewrite(self._visit)
 
     def _visit(self, node: Node) -> None:
-        if node.op in LOW_PRECISION:
+        if is_narrowed(node):
             self._cast_operands(node, _F32, self.low)
         elif needs_fp32(node) and casts_first(node.op, self.low):
             self._cast_operands(node, self.low, _F32)
