@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from perfc.ir import Node, Value
+from perfc.passes.graphs import is_embedding_bag
 
 _ORIGIN = re.compile(r"(\w+Backward\d|torch::autograd::CppNode<\w+>)\(%")
 _MATRIX = 2
@@ -37,6 +38,7 @@ _CALLS = frozenset(
 """Ops that one call makes, under their own name."""
 
 _NAMES: Mapping[str, str] = {
+    **{op: f"{op.title().replace('_', '')}Backward0" for op in _CALLS},
     "alias": "AliasBackward0",
     "batch_norm": "CudnnBatchNormBackward0",
     "cast": "ToCopyBackward0",
@@ -61,7 +63,7 @@ _NAMES: Mapping[str, str] = {
     "squeeze": "SqueezeBackward1",
     "tile": "RepeatBackward0",
 }
-"""Ops whose call has another name."""
+"""Nodes of autograd by the ops that one call makes, some under another name."""
 
 _LOSSES: Mapping[str, str] = {
     "bce": "BinaryCrossEntropyBackward0",
@@ -80,14 +82,12 @@ def autograd_name(node: Node, fused: str = "") -> str:
         fused: The optimizer that a look-up in several tables applies; "" for none.
 
     """
-    if node.op == "embedding_bag":
+    if is_embedding_bag(node):
         split = f"torch::autograd::CppNode<SplitLookupFunction_{fused or 'Dense'}_Op>"
         return split if is_split_lookup(node) else "EmbeddingBagBackward0"
     named = _NAMES.get(node.op)
     if named is not None:
         return named
-    if node.op in _CALLS:
-        return f"{node.op.title().replace('_', '')}Backward0"
     rule = _RULES.get(node.op)
     return "" if rule is None else rule(node)
 

@@ -13,7 +13,7 @@ import attrs
 
 from perfc.ir import Value
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import gradient_stream, typed
+from perfc.passes.graphs import gradient_stream, is_constant, typed
 
 _CLAMP = "aten.clamp"
 
@@ -205,7 +205,7 @@ def _less_one(site: Site, exponent: Value) -> Value:
     """Return an exponent less 1; numbers are reckoned with before running."""
     node = exponent.producer
     number = None
-    if node is not None and node.op == "constant":
+    if node is not None and is_constant(node):
         number = node.attributes.get("value")
         elements = site.tape.inference.elements.get(exponent)
         if number is None and elements and len(elements) == 1:

@@ -7,7 +7,8 @@ in their order.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 
@@ -122,16 +123,21 @@ def _asinh(site: Site) -> Gradients:
     return {0: site.op("mul", site.grad, site.op("rsqrt", inside))}
 
 
-def _remainder(site: Site) -> Gradients:
+def _remainder(whole_quotient: Callable[[Site], Value], site: Site) -> Gradients:
     """What is cut off is a whole number times the divisor."""
     found = {0: site.grad}
     if 1 in site.wanted:
-        if site.node.op == "mod":
-            whole = site.op("floor_divide", site.x, site.y)
-        else:
-            whole = site.op("trunc", site.op("div", site.x, site.y))
+        whole = whole_quotient(site)
         found[1] = site.op("mul", site.op("neg", site.grad), whole)
     return found
+
+
+def _floored_quotient(site: Site) -> Value:
+    return site.op("floor_divide", site.x, site.y)
+
+
+def _truncated_quotient(site: Site) -> Value:
+    return site.op("trunc", site.op("div", site.x, site.y))
 
 
 def _atan2(site: Site) -> Gradients:
@@ -274,7 +280,8 @@ RULES: Mapping[str, Rule] = {
     "prelu": _prelu,
     "atanh": _atanh,
     "asinh": _asinh,
-    **dict.fromkeys(("fmod", "mod"), _remainder),
+    "fmod": partial(_remainder, _truncated_quotient),
+    "mod": partial(_remainder, _floored_quotient),
     "atan2": _atan2,
     "hypot": _hypot,
     "copysign": _copysign,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 
@@ -279,12 +280,12 @@ def _distances(site: Site) -> Gradients:
     return found
 
 
-def _conv(site: Site) -> Gradients:
+def _conv(site: Site, *, transposed: bool = False) -> Gradients:
     """`convolution_backward`: the three at once."""
     wants = _wants(site, {0: "x", 1: "weight", 2: "bias"})
     attributes: dict[str, AttrValue] = {"wants": tuple(wants.values())}
     attributes |= site.kept(*_WINDOW, "groups", "output_padding")
-    if site.node.op == "conv_transpose":
+    if transposed:
         attributes["transposed"] = True
     operands = (site.grad, site.x, site.y)
     found = site.tape.ops("conv_backward", len(wants), *operands, **attributes)
@@ -370,7 +371,8 @@ RULES: Mapping[str, Rule] = {
     "conv_tbc": _conv_tbc,
     "weight_norm": _weight_norm,
     "distances": _distances,
-    **dict.fromkeys(("conv", "conv_transpose"), _conv),
+    "conv": _conv,
+    "conv_transpose": partial(_conv, transposed=True),
     "pool": _pool,
     "attention": _attention,
     "rotary": _rotary,

@@ -8,7 +8,7 @@ from perfc.ir import DTYPES, Value
 from perfc.ir.dims import Dim, product
 from perfc.passes.autodiff.lookup import embedding
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import is_all_gather, is_cast, typed
 
 _TABLE_RANK = 2
 
@@ -126,9 +126,9 @@ def _is_parameter(value: Value) -> bool:
     """
     gathered = False
     while (node := value.producer) is not None:
-        if node.op not in _TOGETHER and not (gathered and node.op == "cast"):
+        if node.op not in _TOGETHER and not (gathered and is_cast(node)):
             return False
-        gathered |= node.op == "all_gather"
+        gathered |= is_all_gather(node)
         value = node.operands[0]
     return True
 

@@ -8,7 +8,7 @@ from perfc.ir import Value
 from perfc.ir.dims import Dim, product
 from perfc.ir.ops.einsum import einsum_labels
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import letters_of, typed
+from perfc.passes.graphs import letters_of, permutation, typed
 
 _MATRIX = 2
 _BIAS = 2
@@ -66,9 +66,7 @@ def _matmul(site: Site) -> Gradients:
 
 def _right(site: Site, left: Value, right: Value, grad: Value) -> Value:
     """Return the right operand's gradient, laid out as it lies in memory itself."""
-    node = right.producer
-    is_view = node is not None and node.op == "transpose"
-    if typed(right).rank == _MATRIX and is_view:
+    if typed(right).rank == _MATRIX and permutation(right.producer) is not None:
         back = site.op("matmul", site.tape.turned(grad), left)
         return site.tape.turned(back)
     return site.op("matmul", site.tape.turned(left), grad)

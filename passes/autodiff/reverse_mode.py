@@ -18,17 +18,26 @@ import attrs
 from perfc.ir import AttrValue, Node, Value
 from perfc.ir.dims import Dim, product
 from perfc.ir.location import ACCUMULATE_GRAD, Location
+from perfc.ir.opdef import Trait
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autodiff.autograd_names import autograd_name, autograd_origin
 from perfc.passes.autodiff.wanted_gradients import DETACH
 from perfc.passes.embeddings import encoder
-from perfc.passes.graphs import BACKWARD, Tape, cast_stream, gradient_stream, typed
+from perfc.passes.graphs import (
+    BACKWARD,
+    Tape,
+    cast_stream,
+    gradient_stream,
+    has_trait,
+    is_linear,
+    is_view,
+    permutation,
+    typed,
+)
 
 _WEIGHT = 1
 _TURN = "TBackward0"
 _VIEW = "ViewBackward0"
-_ADDED_UP = frozenset(("all_gather", "replicated"))
-"""Ops of which ranks add up the gradients of what they read."""
 
 
 @attrs.frozen(eq=False)
@@ -232,7 +241,7 @@ class Backward:
         """Whether a layer is the last to send a gradient that ranks add up."""
         x, producer = site.x, site.x.producer
         is_shared = producer is not None and producer.op == "replicated"
-        is_layer = site.node.op == "linear" and len(site.wanted) > 1
+        is_layer = is_linear(site.node) and len(site.wanted) > 1
         return is_shared and is_layer and self._awaited.get(x) == 1
 
     def _around_sum(self, site: Site) -> dict[int, Value]:
@@ -288,7 +297,7 @@ class Backward:
             return grad
         like = typed(value)
         grad = self.tape.summed(grad, like.shape)
-        added_up = node.op in _ADDED_UP
+        added_up = has_trait(node, Trait.SUMMED_GRADIENT)
         on_its_way = added_up and value not in self.parameters
         if on_its_way or typed(grad).dtype == like.dtype:
             return grad
@@ -366,36 +375,34 @@ class Backward:
 def _arrives_as_view(grad: Value) -> bool:
     """Whether autograd sends a view, which keeps the tensor that it is a view of."""
     producer = grad.producer
-    return producer is not None and BUILTIN_OPS[producer.op].view is not None
+    return producer is not None and is_view(producer)
 
 
 def _reads_turned(node: Node, index: int) -> bool:
     """Whether *node* reads a transposed view of an operand."""
-    is_weight = node.op == "linear" and index == _WEIGHT
+    is_weight = is_linear(node) and index == _WEIGHT
     return is_weight and not node.attributes.flag("weight_is_kn")
 
 
 def _storage(value: Value) -> Value | None:
     """Return the result whose memory *value* is; None for one with holes or repeats."""
     while (node := value.producer) is not None:
-        if node.op == "expand" and typed(value).shape != typed(node.operands[0]).shape:
-            return None
-        if node.op in ("slice", "split"):
-            return None
-        opdef = BUILTIN_OPS[node.op]
-        in_place = node.attributes.get("in_place")
-        if opdef.view is None and not in_place:
+        view, in_place = BUILTIN_OPS[node.op].view, node.attributes.get("in_place")
+        if view is None and not in_place:
             return value
-        value = node.operands[opdef.view or 0]
+        source = node.operands[view or 0]
+        if typed(source).numel != typed(value).numel:
+            return None
+        value = source
     return None
 
 
 def _is_turned(grad: Value) -> bool:
     """Whether views permute the axes of what a kernel wrote."""
     perm: tuple[int, ...] | None = None
-    while (node := grad.producer) is not None and BUILTIN_OPS[node.op].view is not None:
-        if node.op == "transpose":
-            step = node.attributes.integers("perm")
+    while (node := grad.producer) is not None and is_view(node):
+        step = permutation(node)
+        if step is not None:
             perm = step if perm is None else tuple(step[axis] for axis in perm)
         elif perm is not None:
             return perm != tuple(range(len(perm)))

@@ -67,4 +67,4 @@ class ResolveControlFlow(Transform):
 
 def has_control_flow(graph: Graph) -> bool:
     """Whether *graph* has loops, branches or sequences."""
-    return any(node.op in _TRIGGERS for node in graph)
+    return not _TRIGGERS.isdisjoint(node.op for node in graph)

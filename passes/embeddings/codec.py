@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import AttrValue, DType, Node, Value
-from perfc.ir.ops.collective import COLLECTIVES
 from perfc.ir.ops.wire import WIRE_FORMATS
+from perfc.passes.graphs import is_collective
 
 _ENCODE = "encode_rows"
 _SUMMED: Mapping[str, tuple[str, str]] = dict.fromkeys(
@@ -60,6 +60,6 @@ class Codec:
 def encoder(value: Value) -> Node | None:
     """Return the node that encoded a value on its way; None for any other value."""
     node = value.producer
-    while node is not None and node.op in COLLECTIVES and node.operands:
+    while node is not None and is_collective(node) and node.operands:
         node = node.operands[0].producer
     return node if node is not None and node.op == _ENCODE else None

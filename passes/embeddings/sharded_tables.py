@@ -14,9 +14,7 @@ from perfc.ir.dims import Dim, ceil_div, floor_div, total
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.embeddings.sharding_plan import Placement, TableSize, World
-from perfc.passes.graphs import typed
-
-_BAG = "embedding_bag"
+from perfc.passes.graphs import is_embedding_bag, typed
 
 
 @attrs.frozen(eq=False)
@@ -84,7 +82,7 @@ class Bags:
         found = {
             node: tuple(_tables(node, inputs, weights, uses))
             for node in graph
-            if node.op == _BAG
+            if is_embedding_bag(node)
         }
         if not found:
             msg = f"{graph} has no embedding bags: there are no tables to shard"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfc.ir import Graph, Node, Value
-from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs.node_kinds import has_trait, is_all_gather, is_cast, is_view
 from perfc.passes.graphs.phases import FORWARD
 
 
@@ -18,11 +19,11 @@ def gathers(graph: Graph, phase: str = FORWARD) -> Iterator[Sequence[Node]]:
     for node in graph:
         if node.location.phase != phase or not parts.issuperset(node.operands):
             continue
-        if node.op in ("cast", "replicated"):
-            parts.update(node.results)
-        if node.op == "all_gather":
+        if is_all_gather(node):
             casts, views = _casts(node.operands[0]), _views(graph, node.results, phase)
             yield [*casts, node, *views]
+        elif is_cast(node) or has_trait(node, Trait.SUMMED_GRADIENT):
+            parts.update(node.results)
 
 
 def _casts(part: Value) -> Iterator[Node]:
@@ -31,14 +32,13 @@ def _casts(part: Value) -> Iterator[Node]:
     while (node := part.producer) is not None:
         made.append(node)
         part = node.operands[0]
-    if any(node.op == "cast" for node in made):
+    if any(map(is_cast, made)):
         yield from reversed(made)
 
 
 def _views(graph: Graph, values: Iterable[Value], phase: str) -> Iterator[Node]:
     """Yield the views that a phase makes of *values*, and of these views."""
     for node in dict.fromkeys(node for v in values for node in graph.readers(v)):
-        is_view = BUILTIN_OPS[node.op].view is not None
-        if is_view and node.location.phase == phase:
+        if is_view(node) and node.location.phase == phase:
             yield node
             yield from _views(graph, node.results, phase)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Sequence
 
 from perfc.costmodels.embedding import UVM
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
-
-_FORWARD, _BACKWARD = "embedding_bag", "embedding_bag_backward"
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs.node_kinds import has_trait, is_embedding_bag
 
 Change = Callable[[str, Record], Record]
 """Function from a table's name, empty where unsaid, and its record to a new record."""
@@ -22,9 +22,7 @@ def look_ups(program: Program) -> list[tuple[Graph, Node]]:
 
     """
     graphs = [rank.ops for rank in program.classes if rank.ops is not None]
-    found = [
-        (g, node) for g in graphs for node in g if node.op in (_FORWARD, _BACKWARD)
-    ]
+    found = [(graph, node) for graph in graphs for node in graph if _has_tables(node)]
     if not found:
         msg = f"{program.name} has no embedding bags: there are no tables to speak of"
         raise UsageError(msg)
@@ -89,11 +87,11 @@ def tables_off_device(graph: Graph) -> dict[Value, Record]:
     """
     placed: dict[Value, Record] = {}
     for node in graph:
-        if node.op not in (_FORWARD, _BACKWARD):
+        if not _has_tables(node):
             continue
         tables = node.attributes.records("tables")
         hosted = [(i, table) for i, table in enumerate(tables) if table.get("tier")]
-        if node.op == _FORWARD:
+        if is_embedding_bag(node):
             placed.update((node.operands[i], table) for i, table in hosted)
             continue
         states = node.operands[_inputs_of_backward(node) + len(tables) :]
@@ -110,10 +108,14 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 5 else f"{shown}, ... ({len(names)})"  # noqa: PLR2004
 
 
+def _has_tables(node: Node) -> bool:
+    return has_trait(node, Trait.EMBEDDING_BAG)
+
+
 def _names(node: Node) -> list[str]:
     """Return the names of the tables of a lookup; nothing if it does not say them."""
     count, first = len(node.attributes.records("tables")), 0
-    if node.op == _BACKWARD:
+    if not is_embedding_bag(node):
         if not node.attributes.text("optimizer", ""):
             return []
         first = _inputs_of_backward(node)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from perfc.ir import Node
-from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM
+from perfc.ir.ops.collective import COMM_STREAM
+from perfc.passes.graphs.node_kinds import is_cast, is_collective
 
 
 def has_own_stream(node: Node) -> bool:
     """Whether the kernels of a node, no collective, name their stream."""
-    return node.op == "cast" and bool(node.attributes.text("stream", ""))
+    return is_cast(node) and bool(node.attributes.text("stream", ""))
 
 
 def is_issued_in_order(node: Node) -> bool:
     """Whether others wait for a node by events: nothing moves across it."""
-    return node.op in COLLECTIVES or has_own_stream(node)
+    return is_collective(node) or has_own_stream(node)
 
 
 def cast_stream(stream: str) -> str:
@@ -32,6 +33,5 @@ STAGES = "pp"
 
 def is_between_stages(node: Node) -> bool:
     """Whether a node is a collective of stages of one replica."""
-    return node.op in COLLECTIVES and node.attributes.text("group").startswith(
-        f"{STAGES}."
-    )
+    group = node.attributes.text("group", "")
+    return is_collective(node) and group.startswith(f"{STAGES}.")

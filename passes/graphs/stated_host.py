@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from perfc.ir import Node
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs.node_kinds import has_trait
 
 _S_PER_US = 1e-6
 
 
 def stated_host_s(node: Node) -> float | None:
     """Return the seconds that an op `host` states (`us`), or None if it states none."""
-    us = node.attributes.get("us") if node.op == "host" else None
+    us = node.attributes.get("us") if has_trait(node, Trait.HOST) else None
     return us * _S_PER_US if isinstance(us, int | float) else None

@@ -15,12 +15,11 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import Node, Value
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs.node_kinds import has_trait
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|-?\d+(?:\.\d+)?|[(),?])")
 _SEEN_THROUGH = frozenset(("copy", "unsqueeze"))
-_COMMUTE = frozenset(
-    ("add", "mul", "maximum", "minimum", "bitwise_or", "bitwise_and", "equal")
-)
 _PAIR = 2
 
 
@@ -130,7 +129,7 @@ def _find_call(term: Call, value: Value, found: Found) -> Iterator[Found]:
         return
     here = attrs.evolve(found, nodes=(*found.nodes, node))
     yield from _find_all(term.operands, node.operands, here)
-    if node.op in _COMMUTE and len(node.operands) == _PAIR:
+    if has_trait(node, Trait.COMMUTATIVE) and len(node.operands) == _PAIR:
         yield from _find_all(term.operands, node.operands[::-1], here)
 
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.capture_graph import CaptureGraph
     from perfc.passes.lowering.eager import (
         EVENT_RECORD,
-        FREE,
         MEMSET,
         PARTS,
         SCRATCH,
@@ -31,7 +30,6 @@ else:
             "capture_graph": ("CaptureGraph",),
             "eager": (
                 "EVENT_RECORD",
-                "FREE",
                 "MEMSET",
                 "PARTS",
                 "SCRATCH",
@@ -50,7 +48,6 @@ else:
 
 __all__ = [
     "EVENT_RECORD",
-    "FREE",
     "MEMSET",
     "PARTS",
     "SCRATCH",

@@ -17,7 +17,8 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
-from perfc.ir.ops.collective import COLLECTIVES, COMM_STREAM
+from perfc.ir.ops.collective import COMM_STREAM
+from perfc.passes.graphs import is_collective
 from perfc.passes.lowering.eager import EVENT_RECORD, STREAM_WAIT, WORK_WAIT, Launch
 from perfc.passes.lowering.recipe import Lowered
 
@@ -29,7 +30,7 @@ def communicates(graph: Graph) -> bool:
     """Whether an op graph has collectives."""
     version, found = _FOUND.get(graph, (-1, False))
     if version != graph.version:
-        found = any(node.op in COLLECTIVES for node in graph)
+        found = any(map(is_collective, graph))
         _FOUND[graph] = graph.version, found
     return found
 
@@ -107,7 +108,7 @@ class Communication:
 
     def _meeting(self, node: Node) -> str:
         """Say which collective of a communicator this is; "" if it is none."""
-        if node.op not in COLLECTIVES:
+        if not is_collective(node):
             return ""
         group = node.attributes.text("group")
         number = self._met[group]

@@ -16,16 +16,16 @@ from perfc.ir import (
 )
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.opdef import Trait
 from perfc.ir.support import VerifyError, budget
 from perfc.passes import graphs
 from perfc.passes.graphs import stated_host_s
 from perfc.passes.lowering.communication import Communication, communicates
-from perfc.passes.lowering.eager import DEVICE_SYNC, FREE, STREAM_SYNC, Launch, Layout
+from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
 
 THREAD = "main"
 STREAM = "compute"
-_MAYBE_NOTHING = frozenset({"identity", "cast", "cast_like"})
 
 
 @attrs.define(eq=False)
@@ -110,7 +110,7 @@ class Lowering:
                 weights[value.type] = slot
             self._slots[value] = slot
         for node in graph:
-            if node.op in FREE or self._is_known(node):
+            if graphs.is_free(node) or self._is_known(node):
                 continue
             seconds = stated_host_s(node)
             if seconds is not None:
@@ -119,7 +119,7 @@ class Lowering:
             if node.op == "view" and not node.attributes.get("call"):
                 self._pass_by(node)
                 continue
-            if node.op in _MAYBE_NOTHING and self._is_nothing(node):
+            if graphs.has_trait(node, Trait.CONVERTS) and self._is_nothing(node):
                 self._slots[node.results[0]] = self._slot(node.operands[0])
                 self._pass_by(node)
                 continue
@@ -173,7 +173,7 @@ class Lowering:
     def _is_nothing(self, node: Node) -> bool:
         """Whether the result is the operand: exporters write casts to its own type."""
         x, y = self._slot(node.operands[0]), self._result(node.results[0])
-        return node.op == "identity" or x.type.dtype == y.type.dtype
+        return x.type.dtype == y.type.dtype
 
     def _lowered(self, node: Node) -> Lowered:
         slots = self._slots

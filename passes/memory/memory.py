@@ -29,9 +29,8 @@ from perfc.ir.types import MemorySpace
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
 from perfc.passes.facts import LAUNCHES, TYPED
-from perfc.passes.graphs import tables_off_device
+from perfc.passes.graphs import is_concat, is_constant, is_free, tables_off_device
 from perfc.passes.lowering import (
-    FREE,
     SCRATCH,
     SCRATCHES,
     blas_workspace_bytes,
@@ -45,9 +44,6 @@ from perfc.passes.timing import detail_mask, task_mask
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _PACK = "pack"
 """Copies a gradient into its bucket."""
-_JOINS = frozenset({"concat"})
-"""Ops whose operands may lie in their places, in a compiled graph."""
-
 _BLAS = "gemm"
 """Canonical name of the kernels that make PyTorch allocate the workspace."""
 
@@ -236,7 +232,8 @@ class _Storages:
                 last[owner.get(value, value)] = index
             if keeps:
                 self._read_parts(node.operands, index)
-                joined = node.op in _JOINS and not runs
+                # Compiled code may write operands where the whole lies.
+                joined = is_concat(node) and not runs
                 if joined or self.names[index] in keeps:
                     made[index] = self._fused(node, keeps.get(self.names[index], ()))
                     continue
@@ -293,7 +290,7 @@ class _Storages:
         constants = {
             value
             for node in self.nodes
-            if node.op == "constant"
+            if is_constant(node)
             for value in node.results
             if value.type is not None and value.type.rank
         }
@@ -321,7 +318,7 @@ class _Storages:
 
 def _aliased(node: Node, *, runs: bool) -> Value | None:
     """Return the operand whose storage the results have, if they are not new."""
-    if not node.operands or node.op in FREE:
+    if not node.operands or is_free(node):
         return None
     written, view = _alias_places(node.op)
     if written is not None:

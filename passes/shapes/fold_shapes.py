@@ -9,10 +9,10 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, Value
 from perfc.ir.dims import Dim
+from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-
-_MAYBE_NEUTRAL = frozenset({"identity", "cast", "cast_like"})
+from perfc.passes.graphs import has_trait, is_constant
 
 
 @attrs.frozen
@@ -40,9 +40,9 @@ class FoldShapes(Transform):
 
 def _fold(graph: Graph, elements: Mapping[Value, tuple[Dim, ...]]) -> None:
     for node in graph:
-        if node.op != "constant" and _is_known(node, elements):
+        if not is_constant(node) and _is_known(node, elements):
             graph.make_constant(node, elements[node.results[0]])
-        elif node.op in _MAYBE_NEUTRAL and _is_neutral(node):
+        elif has_trait(node, Trait.CONVERTS) and _is_neutral(node):
             graph.replace_uses(node.results[0], node.operands[0])
     graph.erase_dead(keep=lambda node: node.has_effect)
     graph.erase_unused_parameters()

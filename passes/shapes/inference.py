@@ -8,21 +8,14 @@ import attrs
 
 from perfc.ir import DTYPES, Graph, Node, PerfcError, TensorType, Value
 from perfc.ir.dims import Dim, Expr, symbol
-from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio
+from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio, Trait
 from perfc.ir.ops.rules import UNKNOWN_DIM
 from perfc.ir.support import VerifyError
+from perfc.passes.graphs import has_trait
 
 _Signature = tuple[object, ...]
 _SCALAR = TensorType(DTYPES["f32"], ())
 _MAX_STEPS = 10
-_KEEPS_SHAPE = frozenset(
-    (
-        *("identity", "cast", "clip", "relu", "sigmoid", "tanh", "gelu", "silu"),
-        *("erf", "exp", "log", "sqrt", "reciprocal", "neg", "abs"),
-        *("softmax", "layer_norm", "batch_norm"),
-    )
-)
-"""Ops whose result has the shape of operand 0."""
 
 
 @attrs.define(eq=False)
@@ -194,7 +187,7 @@ class Inference:
             readers = [
                 use.node
                 for use in self.graph.uses(value)
-                if use.index == 0 and use.node.op in _KEEPS_SHAPE
+                if use.index == 0 and has_trait(use.node, Trait.KEEPS_SHAPE)
             ]
             if not readers:
                 return None

@@ -10,18 +10,17 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.dims import Dim
+from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     BACKWARD,
     FORWARD,
     gathers,
+    has_trait,
     is_between_stages,
     is_training_step,
 )
-
-_KEEP_STATISTICS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
-"""Ops whose backward reads what only running them makes, besides their results."""
 
 
 @attrs.frozen
@@ -172,8 +171,11 @@ class _Segment:
             return None
         order = {node: place for place, node in enumerate(graph)}
         made = {value.producer for value in needed}
+        # Statistics are no results: only running the whole op again makes them.
         last = max(
-            order[node] for node in nodes if node in made or node.op in _KEEP_STATISTICS
+            order[node]
+            for node in nodes
+            if node in made or has_trait(node, Trait.STATISTICS)
         )
         again = [node for node in nodes if order[node] <= last]
         return cls(again, frozenset(needed), sorted(readers, key=order.__getitem__))

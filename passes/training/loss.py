@@ -9,25 +9,19 @@ import attrs
 from perfc.ir import DTYPES, AttrValue, Node, TensorType, Value
 from perfc.ir.dims import product
 from perfc.ir.location import Location
+from perfc.ir.opdef import Trait
 from perfc.ir.types import MemorySpace
 from perfc.passes.autodiff import (
     communicator_of,
     gathered_scores,
     write_split_cross_entropy,
 )
-from perfc.passes.graphs import Tape, typed
+from perfc.passes.graphs import Tape, has_trait, is_collective, typed
 from perfc.passes.precision import casts_first
 
 AUTO = "auto"
 LOSS = "loss"
 _F32, _I64 = DTYPES["f32"], DTYPES["i64"]
-_VIEWS = frozenset(
-    (
-        *("reshape", "flatten", "squeeze", "unsqueeze", "identity", "cast"),
-        *("all_reduce", "all_gather"),
-    )
-)
-"""Ops behind which the same numbers stand; sums over ranks are those of one product."""
 _PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
 
 
@@ -57,11 +51,18 @@ def _end(output: Value) -> str:
 
 
 def _unviewed(value: Value) -> Node | None:
-    """Return the node that *value* comes from, behind views."""
+    """Return the node that *value* comes from, before views and collectives."""
     node = value.producer
-    while node is not None and node.op in _VIEWS:
+    while node is not None and _has_same_numbers(node):
         node = node.operands[0].producer
     return node
+
+
+def _has_same_numbers(node: Node) -> bool:
+    """Whether a node gives the numbers that it reads, or those that ranks read."""
+    if is_collective(node):
+        return bool(node.operands)
+    return has_trait(node, Trait.KEEPS_ORDER) or has_trait(node, Trait.CONVERTS)
 
 
 def write_loss(

@@ -17,7 +17,7 @@ from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.recurrent import reserved_vectors
 from perfc.passes.base import PassContext
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import is_batch_norm, is_linear, typed
 
 _I64 = DTYPES["i64"]
 _COUNT = TensorType(_I64, ())
@@ -46,7 +46,7 @@ def turn_weights_back(graph: Graph) -> None:
 def _is_turned(use: Use) -> bool:
     attributes = use.node.attributes
     return (
-        use.node.op == "linear"
+        is_linear(use.node)
         and use.index == 1
         and attributes.flag("transposed_by_exporter")
         and attributes.flag("weight_is_kn")
@@ -79,7 +79,7 @@ def _separate(graph: Graph) -> int:
         if "" in by_module:
             continue
         for module, uses in list(by_module.items())[1:]:
-            if all(use.node.op in _WITH_VECTORS for use in uses):
+            if _WITH_VECTORS.issuperset(use.node.op for use in uses):
                 _give_own(graph, vector, module, uses)
                 made += 1
     return made
@@ -111,7 +111,7 @@ def _is_trained(graph: Graph, value: Value) -> bool:
 
 
 def _is_statistic(use: Use) -> bool:
-    return use.node.op == "batch_norm" and use.index >= _STATISTICS
+    return is_batch_norm(use.node) and use.index >= _STATISTICS
 
 
 def _notes(node: Node, name: str) -> bool:
@@ -153,7 +153,7 @@ def switch_to_training(graph: Graph) -> None:
     """
     counters: dict[Node, tuple[str, str]] = {}
     for node in graph:
-        if node.op == "batch_norm" and not node.attributes.flag("training"):
+        if is_batch_norm(node) and not node.attributes.flag("training"):
             graph.set_attributes(node, training=True)
             counters[node] = _counter_names(node)
         is_max = node.op == "pool" and node.attributes.text("kind") == "max"

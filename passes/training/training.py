@@ -23,7 +23,13 @@ from perfc.passes.autodiff import (
 )
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import Tape, is_training_step, require_updated_in_place, typed
+from perfc.passes.graphs import (
+    Tape,
+    is_embedding_bag,
+    is_training_step,
+    require_updated_in_place,
+    typed,
+)
 from perfc.passes.raising import fold_batches, left_whole, pair_einsums, take_apart
 from perfc.passes.shapes import Inference
 from perfc.passes.training.joint_graph import take_gradients
@@ -338,7 +344,7 @@ def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
     for node in reversed([*graph]):
         if found.isdisjoint(node.results):
             continue
-        own = fused and node.op == "embedding_bag" and is_split_lookup(node)
+        own = fused and is_embedding_bag(node) and is_split_lookup(node)
         skipped = len(node.attributes.records("tables")) if own else 0
         found.update(node.operands[skipped:])
     return found

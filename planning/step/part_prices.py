@@ -44,6 +44,7 @@ from perfc.passes import (
     ShapeInference,
 )
 from perfc.passes.embeddings import in_tier
+from perfc.passes.graphs import is_embedding_bag
 
 _LENGTHS = DTYPES["i32"]
 
@@ -133,7 +134,7 @@ class LookupOps:
 
         """
         for node in graph:
-            if node.op == "embedding_bag" and _is_dealt(node):
+            if is_embedding_bag(node) and _is_dealt(node):
                 count = len(node.attributes.records("tables"))
                 types = [_type(v) for v in node.operands]
                 updates = (

@@ -17,6 +17,7 @@ from perfc.ir import Diagnostic, Graph, Node, PerfcError, Program, TensorType, V
 from perfc.ir.dims import Dim, Expr, evaluate, symbols_of
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import Level, UnboundSymbolError
+from perfc.passes.graphs import is_embedding_bag
 
 _SHOWN = 6
 
@@ -67,7 +68,7 @@ def classify_symbols(graph: Graph, *, inputs_only: bool = False) -> Symbols:
     bounds: set[str] = set()
     counted: set[str] = set()
     for node in graph:
-        if node.op == "embedding_bag" and node.attributes.flag("has_offsets"):
+        if is_embedding_bag(node) and node.attributes.flag("has_offsets"):
             _classify_bag(node, lookups, bounds, counted)
     first: set[str] = set()
     for value in graph.inputs:
@@ -238,8 +239,7 @@ def _fixed_batch(graph: Graph) -> int | None:
     rows = [
         bags(node.attributes, types)
         for node in graph
-        if node.op == "embedding_bag"
-        and len(types := _types(node)) == len(node.operands)
+        if is_embedding_bag(node) and len(types := _types(node)) == len(node.operands)
     ]
     rows += [shape[0] for shape in shapes if len(shape) > 1]
     rows += [shape[0] for shape in shapes if shape]

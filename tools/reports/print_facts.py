@@ -26,6 +26,7 @@ from perfc.passes.facts import (
     LAUNCHES,
     SCHEDULE,
 )
+from perfc.passes.graphs import is_constant
 from perfc.passes.manager import Analysis
 from perfc.passes.memory import MEMORY
 from perfc.passes.what_if import WHAT_IF, Savings
@@ -68,7 +69,7 @@ def _elements(analysis: Analysis) -> dict[Value, tuple[Dim, ...]]:
 
 
 def _node_comment(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> str:
-    if node.op == "constant":  # they are among its attributes
+    if is_constant(node):  # they are among its attributes
         return ""
     known = [
         f"{value} = {format_attribute(elements[value])}"

@@ -11,6 +11,7 @@ from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
 from perfc.ir.program import MAX_RANKS
 from perfc.ir.support import brief
+from perfc.passes.graphs import is_embedding_bag
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import (
     PRICE,
@@ -189,7 +190,7 @@ def _space(
 
 def _has_tables(program: Program) -> bool:
     graphs = [rank.ops for rank in program.classes if rank.ops is not None]
-    return any(node.op == "embedding_bag" for graph in graphs for node in graph)
+    return any(is_embedding_bag(node) for graph in graphs for node in graph)
 
 
 def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refused]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.eager.cpu import on_cpu
     from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
     from perfc.passes.lowering.eager.movement import memcpy_launch
-    from perfc.passes.lowering.eager.rules import FREE, eager_launches
+    from perfc.passes.lowering.eager.rules import eager_launches
     from perfc.passes.lowering.eager.site import (
         DEVICE_SYNC,
         EVENT_RECORD,
@@ -38,7 +38,7 @@ else:
             "cpu": ("on_cpu",),
             "memory": ("SCRATCH", "blas_workspace_bytes"),
             "movement": ("memcpy_launch",),
-            "rules": ("FREE", "eager_launches"),
+            "rules": ("eager_launches",),
             "site": (
                 "DEVICE_SYNC",
                 "EVENT_RECORD",
@@ -65,7 +65,6 @@ else:
 __all__ = [
     "DEVICE_SYNC",
     "EVENT_RECORD",
-    "FREE",
     "MEMSET",
     "PARTS",
     "SCRATCH",

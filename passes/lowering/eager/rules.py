@@ -14,9 +14,6 @@ from perfc.passes.lowering import eager as rules_of
 from perfc.passes.lowering.eager.rule_table import RULES
 from perfc.passes.lowering.eager.site import Eager, Site, unmodelled_launch
 
-FREE = frozenset({"constant", "shape", "size"})
-"""Ops that do not exist in eager PyTorch: Python's own integers."""
-
 
 def _unmodelled(site: Site) -> Eager:
     name = site.attributes.text("op", site.op)

@@ -38,6 +38,7 @@ from perfc.passes.lowering.inductor.fused_kernel import (
     fused_kernel,
     fused_name,
 )
+from perfc.passes.lowering.inductor.fusible import adds_bias_apart
 from perfc.passes.lowering.inductor.fusion import Buffer, Group, fuse
 from perfc.passes.lowering.inductor.fusion_steps import Stepping
 
@@ -46,9 +47,6 @@ _GRAPHS = {"forward": "forward", "loss": "forward", "backward": "backward"}
 
 _BREAKS = frozenset({"item"})
 """Ops at which a graph ends: the host needs a number (a "graph break")."""
-
-_BIAS_BY_KERNEL = frozenset({"conv", "conv_transpose"})
-"""Ops whose bias eager PyTorch adds by a kernel of its own, the last one."""
 
 _EAGER = 0
 """Number of what is not compiled."""
@@ -229,7 +227,7 @@ class _Compiling:
             if self.source.ops[op].name == WORK_WAIT:
                 continue
             tasks = self._tasks[op]
-            if plain and node.op in _BIAS_BY_KERNEL:
+            if plain and adds_bias_apart(node):
                 tasks = tasks[:-2]  # the call that adds the bias, and its kernel
             launched = self.source.ops[op]
             attributes = launched.attributes.updated(compiled="call")

@@ -18,7 +18,7 @@ from perfc.ir import Node, Record, Value
 from perfc.ir.ops.activation import ACTIVATIONS
 from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.passes.graphs import has_own_stream
+from perfc.passes.graphs import has_own_stream, is_batch_norm, is_constant
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -58,16 +58,10 @@ LOOPS: Mapping[str, int] = {
 }
 """Pointwise ops, by the number of operations that each adds to a loop's body."""
 
-LOOKUPS = frozenset({"gather", "gather_elements", "gather_nd", "index"})
-"""Loops that read as many elements of operand 0 as they write."""
-
 ELSEWHERE = frozenset(
     {"pool", "pad", "tile", "trilu", "one_hot", "pixel_shuffle", "slice_backward"}
 )
 """Loops that read elements of other places than they write."""
-
-SEEDED = frozenset({"dropout", "random"})
-"""Loops that draw random numbers: one kernel per graph makes all seeds."""
 
 READ_TWICE = frozenset(
     {
@@ -167,14 +161,27 @@ REDUCTIONS: Mapping[str, ReductionRule] = {
 """Reductions by op name."""
 
 
+def is_reindexing(node: Node) -> bool:
+    """Whether a node only changes how its operand is indexed."""
+    return node.op in VIEWS
+
+
 def is_loop(node: Node) -> bool:
     """Whether a node is a pointwise loop."""
     if node.op == "pool":
         window = math.prod(node.attributes.integers("window"))
         return window <= POOL_WINDOW and node.attributes.text("kind") != "lp"
-    if node.op == "batch_norm":
+    if is_batch_norm(node):
         return not node.attributes.flag("training")
     return node.op in LOOPS and not has_own_stream(node)
+
+
+def adds_bias_apart(node: Node) -> bool:
+    """Whether the bias is added after the op's own kernel: by eager's last, or a loop.
+
+    Of a convolution always (`kernel/conv.py`).
+    """
+    return node.op in ("conv", "conv_transpose")
 
 
 def reduction_of(node: Node, shape: Shape) -> Reduction | None:
@@ -256,5 +263,4 @@ def are_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
 def is_number(value: Value) -> bool:
     """Whether a value is a constant of one element, which code contains."""
     node, type_ = value.producer, value.type
-    is_constant = node is not None and node.op == "constant"
-    return is_constant and (type_ is None or not type_.rank)
+    return is_constant(node) and (type_ is None or not type_.rank)

@@ -15,20 +15,28 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from perfc.ir import DTYPES, Graph, Node, TensorType, Value
-from perfc.passes.lowering.eager import FREE, bound
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs import (
+    has_trait,
+    is_cast,
+    is_concat,
+    is_free,
+    is_linear,
+    permutation,
+)
+from perfc.passes.lowering.eager import bound
 from perfc.passes.lowering.inductor.fusible import (
     ELSEWHERE,
     FLAT_VIEWS,
-    LOOKUPS,
     LOOPS,
     READ_TWICE,
     REALIZES,
-    SEEDED,
-    VIEWS,
     Reduction,
+    adds_bias_apart,
     are_trailing,
     is_loop,
     is_number,
+    is_reindexing,
     reduction_of,
     rows_of,
     splits,
@@ -117,11 +125,11 @@ class Stepping:
     def add(self, node: Node) -> None:
         """Add a node, in program order."""
         known = [value in self.known for value in node.results]
-        if node.op in FREE or (known and all(known)):
+        if is_free(node) or (known and all(known)):
             return
-        if node.op in VIEWS or (node not in self.runs and node.operands):
+        if is_reindexing(node) or (node not in self.runs and node.operands):
             self._look(node)
-        elif node.op == "concat":
+        elif is_concat(node):
             self._join(node)
         elif is_loop(node):
             self._loop(node)
@@ -141,10 +149,11 @@ class Stepping:
             self._views[value] = View(source.tensor, (*source.index, *entry))
 
     def _entry(self, node: Node, number: int) -> Index:
-        if node.op in FLAT_VIEWS or node.op == "cast":
+        if node.op in FLAT_VIEWS or is_cast(node):
             return ()
-        if node.op == "transpose":
-            return ((PERMUTED, node.attributes.integers("perm")),)
+        perm = permutation(node)
+        if perm is not None:
+            return ((PERMUTED, perm),)
         shape = self._shape(node.operands[0])
         return ((node.op, number, node.attributes, shape),)
 
@@ -152,7 +161,7 @@ class Stepping:
         """Note a pointwise op: it is computed where it is read."""
         shape = self._shape(node.results[0])
         reads, nodes, ops = self._expression(node, node.operands, shape)
-        if node.op in SEEDED:
+        if has_trait(node, Trait.RANDOM):  # one kernel per graph makes all seeds
             reads = {**reads, Read(self._seeds(node)): 8}
         for value in node.results:
             self._define(value, reads, (*nodes, node), ops + LOOPS.get(node.op, 1))
@@ -167,7 +176,7 @@ class Stepping:
         for number, value in enumerate(operands):
             if value in self.known or is_number(value):
                 continue
-            looked_up = number == 0 and node.op in LOOKUPS
+            looked_up = number == 0 and has_trait(node, Trait.LOOKUP)
             entry: Index = ((node.op, node.attributes),) if looked_up else ()
             entry = entry or self._broadcast(node, value, shape)
             limit = self._bytes(node.results[0]) if looked_up else None
@@ -360,24 +369,26 @@ class Stepping:
         self._define(value, reads, (node,), 1)
 
     def _unfused_bias(self, node: Node) -> bool:
-        """Whether a loop adds the bias: always of a convolution (`kernel/conv.py`).
+        """Whether a loop adds the bias: of a convolution always.
 
         Of a product in fp32, if only loops read it (`unfuse_bias_add_to_pointwise`
         in `fx_passes/post_grad.py`).
         """
         if len(node.operands) <= _BIAS or not node.results:
             return False
-        if node.op in ("conv", "conv_transpose"):
+        if adds_bias_apart(node):
             return node.attributes.get("dtype") is None
         narrow = self.types[node.results[0]].dtype.bits <= _HALF_BITS
-        if node.op != "linear" or narrow or node.results[0] in self.outputs:
+        if not is_linear(node) or narrow or node.results[0] in self.outputs:
             return False
         return self._only_loops_read(node.results[0])
 
     def _only_loops_read(self, value: Value) -> bool:
         users = self.graph.readers(value)
-        looks = [node for node in users if node.op in VIEWS]
-        if value in self.outputs or not all(n.op in VIEWS or is_loop(n) for n in users):
+        looks = [node for node in users if is_reindexing(node)]
+        if value in self.outputs or not all(
+            is_reindexing(n) or is_loop(n) for n in users
+        ):
             return False
         return all(self._only_loops_read(node.results[0]) for node in looks)
 
@@ -414,11 +425,11 @@ class Stepping:
         if tensor.buffer is not None or tensor.parts:
             return False
         large, reads = tensor.ops > _REALIZE_OPS, len(tensor.reads)
-        uses = [use.node for use in self.graph.uses(value)]
-        often = len(uses) > 1 or any(node.op in READ_TWICE for node in uses)
+        uses = [use.node.op for use in self.graph.uses(value)]
+        often = len(uses) > 1 or not READ_TWICE.isdisjoint(uses)
         if often and (large or reads > _REALIZE_READS):
             return True
-        wanted = often and any(node.op in REALIZES for node in uses)
+        wanted = often and not REALIZES.isdisjoint(uses)
         return reads > 1 and (wanted or large or reads > _REALIZE_READS_OF_ONE)
 
     def _view(self, value: Value) -> View:

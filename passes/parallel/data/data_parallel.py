@@ -8,7 +8,6 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
-from perfc.ir.ops.collective import COLLECTIVES
 from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
@@ -17,8 +16,10 @@ from perfc.passes.graphs import (
     BACKWARD,
     OPTIMIZER,
     is_between_stages,
+    is_collective,
     is_training_step,
     typed,
+    updates_rows,
 )
 from perfc.passes.parallel.data.buffer_broadcast import BufferBroadcast
 from perfc.passes.parallel.data.gradient_buckets import Limits, Reduction, fill_buckets
@@ -31,7 +32,6 @@ _MIB = 2**20
 _SHARDING, _EVERYWHERE = "sharding", "data_parallel"
 """What an embedding table says of who holds it, and if all ranks do."""
 
-_ROWS = "sparse_optimizer_step"
 _INDICES, _VALUES = 1, 2
 """Operands of the step that takes a sparse gradient."""
 
@@ -170,7 +170,7 @@ class DataParallel(Transform):
 
 
 def _meets_others(rank: RankClass) -> bool:
-    return rank.ops is not None and any(node.op in COLLECTIVES for node in rank.ops)
+    return rank.ops is not None and any(map(is_collective, rank.ops))
 
 
 def _has_shards(rank: RankClass) -> bool:
@@ -194,7 +194,7 @@ def _dense_gradients(graph: Graph) -> Iterator[Value]:
     read = {
         value
         for node in graph
-        if node.location.phase == OPTIMIZER and node.op != _ROWS
+        if node.location.phase == OPTIMIZER and not updates_rows(node)
         for value in node.operands
     }
     wanted = read or set(graph.outputs)
@@ -211,7 +211,7 @@ def _is_summed(value: Value) -> bool:
     while source is not None and (node := source.producer) is not None:
         if is_between_stages(node):
             return True
-        if _is_sharded(node) or node.op in COLLECTIVES:
+        if _is_sharded(node) or is_collective(node):
             return False
         source = node.operands[0] if node.op in ("alias", "copy") else None
     return True
@@ -220,13 +220,13 @@ def _is_summed(value: Value) -> bool:
 def _rows(graph: Graph) -> Iterator[tuple[Value, Value]]:
     """Yield the rows and the indices of sparse gradients."""
     for node in graph:
-        if node.op == _ROWS:
+        if updates_rows(node):
             yield node.operands[_VALUES], node.operands[_INDICES]
 
 
 def _remark(graph: Graph, ctx: PassContext) -> None:
     """Say what DDP itself does not do."""
-    if any(node.op == _ROWS for node in graph):
+    if any(map(updates_rows, graph)):
         ctx.note(
             "sparse-gradients",
             "DDP over NCCL does not add up sparse gradients: priced as all-gathers of "

@@ -11,10 +11,11 @@ import attrs
 from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError
 from perfc.ir.copying import bound_copy
 from perfc.ir.location import Location
+from perfc.ir.opdef import Trait
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
-from perfc.passes.graphs import listed
+from perfc.passes.graphs import has_trait, listed
 
 
 @attrs.frozen
@@ -90,7 +91,7 @@ class Straggler(Transform):
         place = self._place(graph)
         name = f"{place.name}.{self.name}" if self.before else self.name
         for node in graph:
-            if node.op == "host" and node.location.name == name:
+            if has_trait(node, Trait.HOST) and node.location.name == name:
                 graph.set_attributes(node, us=float(self.us))
                 return
         at = Location(name, place.location.module, phase=place.location.phase)

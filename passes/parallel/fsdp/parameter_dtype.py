@@ -9,7 +9,7 @@ import attrs
 from perfc.ir import DTYPES, DType, Graph, Node, Record, UsageError, Value
 from perfc.ir.location import Location
 from perfc.ir.types import MemorySpace
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import is_cast, typed
 from perfc.passes.precision import LOW_DTYPES, PLAIN_FLOATS, convert
 
 PARAM_DTYPES = {"": None, **{name: DTYPES[LOW_DTYPES[name]] for name in LOW_DTYPES}}
@@ -65,7 +65,7 @@ def _is_cast(value: Value, low: DType) -> bool:
 def _refuse_autocast(graph: Graph, shared: Iterable[Value]) -> None:
     narrow = [dtype for dtype in PARAM_DTYPES.values() if dtype is not None]
     for use in (use for value in shared for use in graph.uses(value)):
-        if use.node.op == "cast" and use.node.attributes.dtype("dtype") in narrow:
+        if is_cast(use.node) and use.node.attributes.dtype("dtype") in narrow:
             msg = (
                 f"{use.node}: casts a parameter already; fsdp with param-dtype comes "
                 "before convert-dtype{autocast=true}"

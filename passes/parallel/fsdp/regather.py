@@ -11,7 +11,7 @@ from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.location import Location
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import BACKWARD, FORWARD, gathers
+from perfc.passes.graphs import BACKWARD, FORWARD, gathers, is_all_gather
 
 
 @attrs.frozen
@@ -157,7 +157,7 @@ def _keeps_any(graph: Graph) -> bool:
 
 
 def _gather_of(nodes: Sequence[Node]) -> Node:
-    return next(node for node in nodes if node.op == "all_gather")
+    return next(filter(is_all_gather, nodes))
 
 
 def _readers(graph: Graph, nodes: Sequence[Node]) -> Iterable[Node]:

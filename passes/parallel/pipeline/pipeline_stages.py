@@ -9,7 +9,7 @@ import attrs
 from perfc.ir import Graph, Node, Value
 from perfc.ir.dims import Dim
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.passes.graphs import BACKWARD, OPTIMIZER
+from perfc.passes.graphs import BACKWARD, OPTIMIZER, is_constant
 from perfc.passes.parallel.pipeline.stage_cuts import LateSteps, Layers, is_forward
 
 
@@ -125,9 +125,9 @@ class Transfer:
 
 def _is_everywhere(node: Node, known: Mapping[Value, Sequence[Dim]]) -> bool:
     """Whether no stage has to run a node: a constant, or integers that are known."""
-    if node.location.phase == OPTIMIZER and node.op != "constant":
+    if node.location.phase == OPTIMIZER and not is_constant(node):
         return False
-    return node.op == "constant" or (
+    return is_constant(node) or (
         bool(node.results) and all(value in known for value in node.results)
     )
 

@@ -8,11 +8,16 @@ import attrs
 
 from perfc.ir import Graph, Node, Value
 from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.opdef import Trait
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import BACKWARD, OPTIMIZER
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+    has_trait,
+    is_constant,
+    updates_rows,
+)
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages
-
-_SPARSE = "sparse_optimizer_step"
 
 
 @attrs.frozen(eq=False)
@@ -159,7 +164,7 @@ def check_updates(graph: Graph) -> None:
 
     """
     for node in graph:
-        if node.op == _SPARSE or (
+        if updates_rows(node) or (
             node.location.phase == BACKWARD and "optimizer" in node.attributes
         ):
             msg = (
@@ -194,7 +199,7 @@ def updates_of(
     owners: dict[Value, Value] = {parameter: parameter for parameter in held}
     owners.update(_owners_of_states(graph))
     for node in graph:
-        if node.location.phase != OPTIMIZER or node.op == "constant":
+        if node.location.phase != OPTIMIZER or is_constant(node):
             continue
         columns = _columns(node)
         kept: list[int] = []
@@ -212,9 +217,9 @@ def updates_of(
 
 def _columns(node: Node) -> list[tuple[Value, ...]]:
     """Return the values of each parameter: lists of all lie one behind the other."""
-    if node.op in ("foreach", "optimizer_step"):
+    if "lists" in node.attributes:
         lists = node.attributes.integer("lists")
-    elif node.op == "host":
+    elif has_trait(node, Trait.HOST):
         lists = 1
     else:
         return [(*node.operands, *node.results)]

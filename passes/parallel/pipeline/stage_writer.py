@@ -9,7 +9,6 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.core import PARAM
 from perfc.ir.location import ACCUMULATE_GRAD, Location
-from perfc.ir.ops.collective import COLLECTIVES
 from perfc.passes.graphs import BACKWARD, STAGES, typed
 from perfc.passes.parallel.pipeline.microbatches import Step
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages, Transfer
@@ -172,7 +171,7 @@ class StageWriter:
 
     def _copy(self, node: Node, number: int) -> None:
         attributes = node.attributes
-        if node.op in COLLECTIVES or node.op == "replicated":
+        if "group" in attributes:
             group = f"{attributes.text('group')}.stage{self.place}"
             attributes = attributes.updated(group=group)
         made = self.graph.add(

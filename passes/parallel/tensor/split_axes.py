@@ -12,9 +12,8 @@ from typing import TypeAlias
 
 from perfc.ir import Node, Value
 from perfc.ir.dims import Dim, product
-from perfc.ir.ops.activation import ACTIVATIONS
-from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
-from perfc.passes.graphs import typed
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs import has_trait, typed
 
 Axes: TypeAlias = Sequence[int | None]
 Rule: TypeAlias = Callable[[Node, Axes], "Axes | None"]
@@ -49,12 +48,16 @@ def _elementwise(node: Node, axes: Axes) -> Axes | None:
 
 
 def _along_rows(node: Node, axes: Axes) -> Axes | None:
-    """Softmax and norms compute whole rows: along any other axis they split."""
+    """Softmax and norms compute whole rows: along any other axis they split.
+
+    Rows of a norm reach from its axis to the last one.
+    """
     axis, rank = axes[0], typed(node.operands[0]).rank
     if axis is None or any(a is not None for a in axes[1:]):
         return None
     normalized = node.attributes.integer("axis", -1) % rank
-    keeps = axis != normalized and (node.op == "softmax" or axis < normalized)
+    after = axis > normalized and not has_trait(node, Trait.STATISTICS)
+    keeps = axis < normalized or after
     return [axis] * len(node.results) if keeps else None
 
 
@@ -67,7 +70,7 @@ def _transpose(node: Node, axes: Axes) -> Axes | None:
 def _viewed(node: Node, axes: Axes) -> Axes | None:
     """The axis, its first factor, or what it is the first factor of."""
     axis = axes[0]
-    if axis is None or (node.op in TAKE_SIZES and sizes_of(node) is None):
+    if axis is None or (takes_sizes(node) and sizes_of(node) is None):
         return None
     before, after = typed(node.operands[0]).shape, typed(node.results[0]).shape
     found = viewed_axis(before, after, axis)
@@ -147,6 +150,11 @@ TAKE_SIZES: Mapping[str, int] = {"reshape": 1, "expand": 1, "fill": 0}
 """Ops of which an operand says how large the result is, and which one does."""
 
 
+def takes_sizes(node: Node) -> bool:
+    """Whether an operand of a node says how large its result is."""
+    return node.op in TAKE_SIZES
+
+
 def sizes_of(node: Node) -> tuple[Dim, ...] | None:
     """Return the sizes that an op of `TAKE_SIZES` is given, if a constant says them."""
     producer = node.operands[TAKE_SIZES[node.op]].producer
@@ -155,9 +163,8 @@ def sizes_of(node: Node) -> tuple[Dim, ...] | None:
     return producer.attributes.dims("elements")
 
 
-RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(ELEMENTWISE_OPS | ACTIVATIONS, _elementwise),
-    **dict.fromkeys(("cast", "dropout", "identity", "alias"), _elementwise),
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("dropout", "identity", "alias"), _elementwise),
     **dict.fromkeys(("softmax", "layer_norm", "rms_norm"), _along_rows),
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _viewed),
     "attention": _attention,
@@ -168,4 +175,10 @@ RULES: Mapping[str, Rule] = {
     "split": _split,
     "transpose": _transpose,
 }
-"""Rules by op name."""
+"""Rules by op name; those of elementwise ops are left out."""
+
+
+def rule_of(node: Node) -> Rule | None:
+    """Return the rule by which a node computes parts of its results, if it can."""
+    rule = _RULES.get(node.op)
+    return _elementwise if has_trait(node, Trait.ELEMENTWISE) else rule

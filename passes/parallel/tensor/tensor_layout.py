@@ -17,19 +17,16 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from perfc.ir import Graph, Node, Value
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import is_cast, is_gather, is_linear, permutation, typed
 from perfc.passes.parallel.tensor.split_axes import (
     BY_HEADS,
     HEADS,
     QUERIES_KEYS_VALUES,
-    RULES,
     is_whole,
+    rule_of,
     sizes_of,
 )
 
-LINEAR = "linear"
-WEIGHT_VIEWS = ("cast", "transpose")
-"""What may stand between a parameter and its layer: autocast, `t` of recorded calls."""
 _BIAS_OPS = frozenset(
     ("add", "cast", "expand", "mul", "reshape", "slice", "transpose", "unsqueeze")
 )
@@ -90,7 +87,7 @@ class TensorLayout:
     def whole(self) -> list[Node]:
         """Linear layers that every rank runs whole, in order."""
         shared = {*self.columns, *self.rows}
-        return [n for n in self.graph if n.op == LINEAR and n not in shared]
+        return [n for n in self.graph if is_linear(n) and n not in shared]
 
     @property
     def whole_attention(self) -> list[Node]:
@@ -116,7 +113,7 @@ class TensorLayout:
             seen.add(value)
             if node.op in _BIAS_OPS:
                 pending += node.operands
-            elif node.op == "gather" and self._is_own_table(node):
+            elif is_gather(node) and self._is_own_table(node):
                 yield node, typed(value).rank - 1
             elif node.op == "fill" and _has_heads(node):
                 yield node, HEADS
@@ -142,7 +139,7 @@ class TensorLayout:
 
     def _pass(self, node: Node) -> bool:
         """Say how the results of a node are split; False if it cannot run on parts."""
-        if node.op == LINEAR:
+        if is_linear(node):
             return self._linear(node)
         if node in self.biases:
             made = Part(self.biases[node], frozenset((node,)))
@@ -151,7 +148,7 @@ class TensorLayout:
         axes = [self.parts[v].axis if v in self.parts else None for v in node.operands]
         if set(axes) <= {None}:
             return True
-        rule = RULES.get(node.op)
+        rule = rule_of(node)
         found = None if rule is None or node.regions else rule(node, axes)
         if found is None:
             return False
@@ -185,7 +182,7 @@ class TensorLayout:
         """Whether a parameter is this layer's alone: as it is, cast, or turned."""
         while len(self.graph.uses(value)) == 1:
             node = value.producer
-            if node is None or node.op not in WEIGHT_VIEWS:
+            if node is None or not is_weight_view(node):
                 return value in self._parameters
             value = node.operands[0]
         return False
@@ -195,3 +192,11 @@ def _has_heads(node: Node) -> bool:
     """Whether a node that takes sizes makes a tensor of several heads."""
     shape = typed(node.results[0]).shape
     return len(shape) == BY_HEADS and shape[HEADS] != 1 and sizes_of(node) is not None
+
+
+def is_weight_view(node: Node) -> bool:
+    """Whether a node may stand between a parameter and its layer.
+
+    Autocast casts it; `t` of recorded calls transposes it.
+    """
+    return is_cast(node) or permutation(node) is not None

@@ -13,8 +13,8 @@ from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import forward_graph_of
-from perfc.passes.parallel.tensor.tensor_layout import LINEAR, TensorLayout
+from perfc.passes.graphs import forward_graph_of, is_linear
+from perfc.passes.parallel.tensor.tensor_layout import TensorLayout
 from perfc.passes.parallel.tensor.tensor_writer import TensorWriter
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout
 from perfc.passes.parallel.tensor.vocabulary_writer import VocabularyWriter
@@ -134,7 +134,7 @@ def _remark(
     layout: TensorLayout, vocabulary: VocabularyLayout | None, ctx: PassContext
 ) -> None:
     """Say which layers are not shared: of attention all should be."""
-    linear = sum(node.op == LINEAR for node in layout.graph)
+    linear = sum(map(is_linear, layout.graph))
     head = None if vocabulary is None else vocabulary.head
     left = [node for node in layout.whole if node is not head]
     shared = f"{linear - len(left)} of {linear} linear layers are shared"

@@ -9,8 +9,8 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, Value
 from perfc.ir.core import Replacement
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import typed
-from perfc.passes.parallel.tensor.split_axes import TAKE_SIZES, sizes_of
+from perfc.passes.graphs import is_gather, permutation, typed
+from perfc.passes.parallel.tensor.split_axes import TAKE_SIZES, sizes_of, takes_sizes
 from perfc.passes.parallel.tensor.tensor_layout import TensorLayout
 
 GROUP = STREAM = "tp"
@@ -66,7 +66,7 @@ class TensorWriter:
             for bias in node.operands[2:]:
                 self._shrink_parameter(bias, typed(bias).rank - 1, node)
         for node in self.layout.biases:
-            if node.op == "gather":
+            if is_gather(node):
                 self._shrink_parameter(node.operands[0], 1, node)
         self._take_biases()
         for node in self._biases:
@@ -90,8 +90,8 @@ class TensorWriter:
         made = value.producer
         if made is None:
             return
-        if made.op == "transpose":
-            axis = made.attributes.integers("perm")[axis]
+        perm = permutation(made)
+        axis = axis if perm is None else perm[axis]
         self._shrink_parameter(made.operands[0], axis, node)
 
     def _split_weight(self, node: Node, into: int) -> None:
@@ -109,10 +109,9 @@ class TensorWriter:
         if not node.results or node.results[0] not in parts:
             return
         axis = parts[node.results[0]].axis
-        if node.op in TAKE_SIZES:
+        if takes_sizes(node):
             self._resize_sizes(node, axis)
-        sizes = node.attributes.get("sizes")
-        if node.op == "split" and sizes is not None:
+        if node.attributes.get("sizes") is not None:
             cut = node.attributes.integer("axis") % typed(node.results[0]).rank
             if cut == axis:
                 made = tuple(typed(value).shape[axis] for value in node.results)

@@ -8,8 +8,16 @@ import attrs
 
 from perfc.ir import Graph, Node, Value
 from perfc.ir.dims import Dim
-from perfc.passes.graphs import typed
-from perfc.passes.parallel.tensor.tensor_layout import LINEAR, WEIGHT_VIEWS
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs import (
+    has_trait,
+    is_cast,
+    is_gather,
+    is_linear,
+    permutation,
+    typed,
+)
+from perfc.passes.parallel.tensor.tensor_layout import is_weight_view
 
 _MATRIX = 2
 _WEIGHT = 1
@@ -57,7 +65,7 @@ class VocabularyLayout:
         weight, *bias = map(_parameter, self.head.operands[1:])
         readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
         alone = all(len(graph.uses(value)) == 1 for value in bias)
-        return alone and all(node.op == "gather" for node in readers)
+        return alone and all(map(is_gather, readers))
 
     def _is_table(self, graph: Graph, table: Value) -> bool:
         """Whether tokens that come from outside are looked up in a parameter."""
@@ -76,7 +84,7 @@ def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
     """Yield who reads a parameter, be it turned or cast, and where *axis* is then."""
     for use in graph.uses(value):
         node = use.node
-        if node.op not in WEIGHT_VIEWS:
+        if not is_weight_view(node):
             yield node, axis
             continue
         yield from leaves(graph, _out(node), turned(node).index(axis))
@@ -84,8 +92,7 @@ def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
 
 def turned(node: Node) -> tuple[int, ...]:
     """Return which axis of a matrix each axis of a view of it is."""
-    is_turned = node.op == "transpose"
-    return node.attributes.integers("perm") if is_turned else tuple(range(_MATRIX))
+    return permutation(node) or tuple(range(_MATRIX))
 
 
 def _axis_of_outputs(head: Node) -> int:
@@ -94,7 +101,7 @@ def _axis_of_outputs(head: Node) -> int:
 
 def _head(output: Value) -> Node | None:
     node = output.producer
-    is_layer = node is not None and node.op == LINEAR and typed(output).rank > 1
+    is_layer = is_linear(node) and typed(output).rank > 1
     return node if is_layer else None
 
 
@@ -104,18 +111,20 @@ def _out(node: Node) -> Value:
 
 def _parameter(value: Value) -> Value:
     """Return the parameter that a layer's weight or bias is a view of."""
-    while (node := value.producer) is not None and node.op in WEIGHT_VIEWS:
+    while (node := value.producer) is not None and is_weight_view(node):
         value = node.operands[0]
     return value
 
 
 def _looks_up(node: Node, table: Value) -> bool:
-    is_lookup = node.op == "gather" and node.attributes.integer("axis", 0) == 0
+    is_lookup = is_gather(node) and node.attributes.integer("axis", 0) == 0
     return is_lookup and _parameter(node.operands[0]) is table
 
 
 def _is_given(graph: Graph, value: Value) -> bool:
     """Whether indices are an input, be it cast or in another shape."""
-    while (node := value.producer) is not None and node.op in ("cast", "reshape"):
+    while (node := value.producer) is not None and (
+        is_cast(node) or has_trait(node, Trait.KEEPS_ORDER)
+    ):
         value = node.operands[0]
     return value in graph.inputs

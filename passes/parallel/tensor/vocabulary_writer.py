@@ -8,7 +8,7 @@ from perfc.ir import Graph, Node, Value
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autodiff import ALIKE, mask_outside
 from perfc.passes.graphs import Tape, typed
-from perfc.passes.parallel.tensor.tensor_layout import WEIGHT_VIEWS
+from perfc.passes.parallel.tensor.tensor_layout import is_weight_view
 from perfc.passes.parallel.tensor.tensor_writer import communicator, shrink
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout, turned
 from perfc.passes.shapes import Inference
@@ -64,7 +64,7 @@ class VocabularyWriter:
         self._shrunk.add(value)
         shrink(value, axis, self.layout.head, self.ranks)
         for use in self.graph.uses(value):
-            if use.node.op in WEIGHT_VIEWS:
+            if is_weight_view(use.node):
                 self._shrink_views(use.node.results[0], turned(use.node).index(axis))
 
     def _step(self, node: Node) -> None:
