@@ -137,6 +137,11 @@ def named(*ops: OpDef) -> Mapping[str, OpDef]:
     return found
 
 
+def names_with(trait: Trait, ops: Mapping[str, OpDef]) -> frozenset[str]:
+    """Return the names of those ops of a family that have a trait."""
+    return frozenset(name for name, op in ops.items() if trait in op.traits)
+
+
 @attrs.frozen
 class OpRegistry:
     """Op definitions by name, which may be a table that loads them when asked."""

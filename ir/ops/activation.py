@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir.opdef import Abstract, OpDef, Trait, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
 from perfc.ir.ops.rules import (
     IN_PLACE,
     OPTIONAL_TEXT,
@@ -46,8 +46,6 @@ SAME_SHAPE = (
     _activation("hardswish", 4, "x * clip(x + 3, 0, 6) / 6"),
     _activation("mish", 14, "x * tanh(softplus(x))"),
 )
-ACTIVATIONS = frozenset(op.name for op in SAME_SHAPE)
-"""Names of these activations."""
 
 
 def _infer_glu(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
@@ -68,3 +66,6 @@ GLU = OpDef(
     summary="one half of x along an axis times the sigmoid of the other half",
 )
 OPS = named(*SAME_SHAPE, GLU)
+
+ACTIVATIONS = names_with(Trait.ELEMENTWISE, OPS)
+"""Names of the elementwise ones."""

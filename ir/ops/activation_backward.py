@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.opdef import Abstract, OpDef, Trait, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
 from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import (
     IN_PLACE,
@@ -105,10 +105,10 @@ GLU_BACKWARD = OpDef(
     attributes={"axis": (int,)},
     summary="gradient of glu: of its result, and the input",
 )
-ACTIVATION_GRADIENTS = frozenset(op.name for op in (*ELEMENTWISE, DROPOUT_BACKWARD))
-"""Names of the elementwise ones."""
-
 OPS = named(
     *(*ELEMENTWISE, DROPOUT_BACKWARD, PRELU_BACKWARD, GLU_BACKWARD),
     *(_along_axis("softmax", 4), _along_axis("log_softmax", 6)),
 )
+
+ACTIVATION_GRADIENTS = names_with(Trait.ELEMENTWISE, OPS)
+"""Names of the elementwise ones."""

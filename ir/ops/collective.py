@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
-from perfc.ir.opdef import Abstract, OpDef, Trait, named
+from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
@@ -220,11 +220,10 @@ RECV = OpDef(
     summary="what the rank that sends in the same `group` has sent",
 )
 
-_COLLECTIVES = (
+OPS = named(
     *(ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER),
-    *(ALL_TO_ALL, SEND, RECV),
+    *(ALL_TO_ALL, SEND, RECV, PACK),
 )
-OPS = named(*_COLLECTIVES, PACK)
 
-COLLECTIVES = frozenset(op.name for op in _COLLECTIVES)
+COLLECTIVES = names_with(Trait.COLLECTIVE, OPS)
 """Names of the collective ops."""

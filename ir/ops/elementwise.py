@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
-from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named
+from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named, names_with
 from perfc.ir.ops.folding import (
     Fold,
     UnaryFold,
@@ -381,5 +381,5 @@ MASKED_FILL = OpDef(
 )
 
 OPS = named(*_UNARY, *_BINARY, *_TERNARY, WHERE, MASKED_FILL)
-ELEMENTWISE_OPS = frozenset(OPS)
+ELEMENTWISE_OPS = names_with(Trait.ELEMENTWISE, OPS)
 """Names of the elementwise ops."""
