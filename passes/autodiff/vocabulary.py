@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from perfc.ir import DTYPES, AttrValue, Node, Value
 from perfc.ir.dims import Dim, product
 from perfc.passes.autodiff.wanted_gradients import DETACH
-from perfc.passes.graphs import Tape, typed
+from perfc.passes.graphs import Tape, is_all_gather, typed
 
 ALIKE = "alike"
 """Attribute of an `all_gather` whose result all ranks use in the same way."""
@@ -30,7 +30,7 @@ def communicator_of(node: Node) -> dict[str, AttrValue]:
 def gathered_scores(value: Value) -> Node | None:
     """Return the node that gathers *value* along the last axis, if all ranks use it."""
     node = value.producer
-    if node is None or node.op != "all_gather" or not node.attributes.flag(ALIKE):
+    if node is None or not is_all_gather(node) or not node.attributes.flag(ALIKE):
         return None
     last = typed(value).rank - 1
     return node if node.attributes.integer("axis", 0) % (last + 1) == last else None

@@ -23,6 +23,7 @@ from perfc.ir.core import Replacement
 from perfc.ir.dims import Dim
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
+from perfc.passes.graphs import is_concat, is_embedding_bag
 
 _OPERANDS = 3
 """A table, indices, offsets."""
@@ -79,7 +80,7 @@ def _groups(graph: Graph) -> Iterator[_Group]:
     """Yield bags that can be looked up together: runs of operands of a `concat`."""
     bags = {node.results[0]: node for node in graph if _is_plain(graph, node)}
     for node in graph:
-        if node.op != "concat" or node.attributes.get("axis") not in (1, -1):
+        if not is_concat(node) or node.attributes.get("axis") not in (1, -1):
             continue
         first = 0
         for key, run in itertools.groupby(
@@ -111,7 +112,7 @@ def _key(bag: Node) -> _Key:
 
 def _is_plain(graph: Graph, node: Node) -> bool:
     """Whether a node sums rows of one table, by indices that are inputs."""
-    if node.op != "embedding_bag" or len(node.operands) != _OPERANDS:
+    if not is_embedding_bag(node) or len(node.operands) != _OPERANDS:
         return False
     attributes, inputs = node.attributes, set(graph.inputs)
     return (

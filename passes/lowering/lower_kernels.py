@@ -31,6 +31,7 @@ from perfc.ir.support import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
+from perfc.passes.graphs import is_embedding_bag
 from perfc.passes.lowering.communication import communicates
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
@@ -265,7 +266,7 @@ _MODELLED = frozenset(field.name for field in TABLE_FIELDS)
 def _remark(graph: Graph, ctx: PassContext) -> None:
     """Say what the graph has that launches do not show."""
     for node in graph:
-        if node.op != "embedding_bag":
+        if not is_embedding_bag(node):
             continue
         tables = node.attributes.records("tables")
         ignored = sorted({name for t in tables for name in t if name not in _MODELLED})

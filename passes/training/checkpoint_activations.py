@@ -19,6 +19,7 @@ from perfc.passes.graphs import (
     gathers,
     has_trait,
     is_between_stages,
+    is_constant,
     is_training_step,
 )
 
@@ -87,7 +88,7 @@ class CheckpointActivations(Transform):
             node
             for node in graph
             if node.location.phase == FORWARD
-            and node.op != "constant"
+            and not is_constant(node)
             and node not in gathering
             and not all(value in known for value in node.results)
         ]

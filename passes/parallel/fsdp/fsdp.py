@@ -24,7 +24,13 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import Tape, cast_stream, is_training_step, typed
+from perfc.passes.graphs import (
+    Tape,
+    cast_stream,
+    is_embedding_bag,
+    is_training_step,
+    typed,
+)
 from perfc.passes.kinds import is_a
 from perfc.passes.parallel.data import Replicas
 from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks, told_units, unit_of
@@ -233,7 +239,7 @@ def _shared_parameters(graph: Graph) -> list[Value]:
     """
     tables: set[Value] = set()
     for node in graph:
-        if node.op != "embedding_bag":
+        if not is_embedding_bag(node):
             continue
         records = node.attributes.records("tables")
         if any("sharding" not in record for record in records):

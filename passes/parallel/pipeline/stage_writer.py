@@ -9,7 +9,7 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.core import PARAM
 from perfc.ir.location import ACCUMULATE_GRAD, Location
-from perfc.passes.graphs import BACKWARD, STAGES, typed
+from perfc.passes.graphs import BACKWARD, STAGES, is_constant, typed
 from perfc.passes.parallel.pipeline.microbatches import Step
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages, Transfer
 from perfc.passes.parallel.pipeline.stage_gradients import Gradient, Update
@@ -299,7 +299,7 @@ class StageWriter:
         node, type_ = value.producer, typed(value)
         assert node is not None  # noqa: S101 - arguments are declared
         attributes: Mapping[str, AttrValue] = node.attributes
-        if node.op != "constant":
+        if not is_constant(node):
             shape: tuple[AttrValue, ...] = type_.shape
             elements: tuple[AttrValue, ...] = self.plan.stages.known[value]
             attributes = {"dtype": type_.dtype, "shape": shape, "elements": elements}

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from perfc.ir import Node, Value
 from perfc.ir.dims import Dim, product
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs import has_trait, typed
+from perfc.passes.graphs import has_trait, is_constant, typed
 
 Axes: TypeAlias = Sequence[int | None]
 Rule: TypeAlias = Callable[[Node, Axes], "Axes | None"]
@@ -158,7 +158,7 @@ def takes_sizes(node: Node) -> bool:
 def sizes_of(node: Node) -> tuple[Dim, ...] | None:
     """Return the sizes that an op of `TAKE_SIZES` is given, if a constant says them."""
     producer = node.operands[TAKE_SIZES[node.op]].producer
-    if producer is None or producer.op != "constant":
+    if producer is None or not is_constant(producer):
         return None
     return producer.attributes.dims("elements")
 
