@@ -19,7 +19,12 @@ from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
-from perfc.passes.pipelines import inferred, is_whole, loading_pipeline
+from perfc.passes.pipelines import (
+    inferred,
+    is_whole,
+    loading_pipeline,
+    split_pipeline,
+)
 from perfc.tools.models.again import Again
 from perfc.tools.models.binding import (
     Dimensions,
@@ -33,6 +38,7 @@ from perfc.tools.models.pass_order import (
     check_mode,
     check_ranks,
     check_recorded,
+    check_step,
     conversions,
     parallel_passes,
     remarked,
@@ -278,6 +284,8 @@ def _made(request: Request, transforms: Sequence[Pass]) -> Model:
     """Load a model, with passes that change it."""
     model, mode, optimizer = request.model, request.mode, request.optimizer
     wanted = Dimensions(request.batch, request.pooling, request.dims)
+    written = split_pipeline(request.pipeline or "")[0] is not None
+    ranks = None if written else request.ranks
     text = "" if not isinstance(model, str) or is_factory(model) else model
     if text == model:
         program = read_program(model)
@@ -290,11 +298,13 @@ def _made(request: Request, transforms: Sequence[Pass]) -> Model:
         if program.recorded:
             check_recorded(str(program), mode, transforms)
             transforms = [p for p in transforms if not is_a(p, "convert-dtype")]
-            transforms = parallel_passes(request.ranks, transforms)
+            transforms = parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, request.instruments)
             return attrs.evolve(made, dtype=dtype)
+    if written:
+        check_step(request, transforms)
     transforms = training_passes(mode, optimizer, transforms)
-    transforms = parallel_passes(request.ranks, transforms)
+    transforms = parallel_passes(ranks, transforms)
     if not _trains(transforms):
         program = remarked(program)
     source = Path(text) if text and program.sha256 else None

@@ -34,7 +34,7 @@ def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
     popular = [embeddings.SetPopularity(text, table) for table, text in texts]
     written, _ = split_pipeline(request.pipeline or "")
     if written is not None:
-        check_written(request, written, popular)
+        _check_written([*popular, *request.transforms], written)
         return written, list(request.passes)
     transforms, others = split_passes(request.passes, request.ranks)
     asked = [*conversions(request.dtype), *transforms, *request.transforms]
@@ -46,24 +46,28 @@ def timing_of(pipeline: str | None) -> str | None:
     return None if pipeline is None else split_pipeline(pipeline)[1]
 
 
-def check_written(
-    request: Request, written: Sequence[Pass], popular: Sequence[Pass]
-) -> None:
-    """Refuse a pipeline that lacks what other options ask for.
+def check_step(request: Request, transforms: Sequence[Pass]) -> None:
+    """Refuse the passes of a pipeline that lack the step that a request asks for.
+
+    A recording has its types and its backward pass without passes.
 
     Raises:
         UsageError: it does.
 
     """
-    asked = [*popular, *conversions(request.dtype), *request.transforms]
+    wanted: list[Pass] = [*conversions(request.dtype)]
+    step = next((p for p in transforms if is_a(p, "training")), None)
+    optimizer = request.optimizer
+    if request.mode == TRAINING and step is None:
+        wanted.append(make_pass("training"))
+    elif step is not None and optimizer not in (None, step.optimizer):
+        wanted.append(attrs.evolve(step, optimizer=optimizer))
+    _check_written(wanted, transforms)
+
+
+def _check_written(asked: Sequence[Pass], written: Sequence[Pass]) -> None:
+    """Refuse a pipeline that lacks what other options ask for."""
     wanted = [format_pipeline([p]) for p in asked if p not in written]
-    step = [p for p in written if is_a(p, "training")]
-    if request.mode == TRAINING and not step:
-        wanted.append("training")
-    if request.optimizer is not None and all(
-        p.optimizer != request.optimizer for p in step
-    ):
-        wanted.append(f"training{{optimizer={request.optimizer}}}")
     if wanted:
         msg = f"--pipeline has no {wanted[0]}, which another option asks for"
         raise UsageError(msg)

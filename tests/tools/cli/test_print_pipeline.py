@@ -56,6 +56,31 @@ def test_what_is_printed_runs_to_the_same_report(
         assert report == command("analyze", *again, *given, *json)
 
 
+MODULE = """
+import torch
+
+def make():
+    return torch.nn.Linear(64, 8), (torch.randn(32, 64),)
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--dtype", "amp-bf16")])
+def test_a_recording_runs_again(
+    command: Command, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """PyTorch's own step needs no pass for its types and its backward pass."""
+    path = tmp_path / "module.py"
+    path.write_text(MODULE, encoding="utf-8")
+    words = ("analyze", f"{path}:make", "--mode", "training", "--target", "dgx-a100")
+    words = (*words, "--ranks", "4", *more)
+    text = command(*words, "--print-pipeline").out.strip()
+
+    assert text.startswith("shape-inference,data-parallel{world=4},")
+    report = command(*words, "--format", "json")
+    assert report == command(*words, "--pipeline", text, "--format", "json")
+    assert 0 == report.code
+
+
 def test_a_pipeline_is_printed_to_a_file(command: Command, tmp_path: Path) -> None:
     """With `-o`, as any other output; the report is not."""
     path = tmp_path / "pipeline.txt"
@@ -122,6 +147,17 @@ def test_pipelines_that_contradict(
     """Each is one line that names both sides."""
     words = ["analyze", *SMALL, "--target", "t4", *options, "--pipeline", text]
     assert message in command.refused(words, 2)
+
+
+def test_a_pipeline_of_another_number_of_ranks(command: Command) -> None:
+    """Ranks that only `--ranks` speaks of are not made in silence."""
+    words = ["analyze", *SMALL, "--target", "dgx-a100", "--ranks", "4"]
+    text = f"{WHOLE},{TIMING}"
+
+    assert (
+        "4 ranks are asked for (--ranks), but the passes run the model on 1"
+        in command.refused([*words, "--pipeline", text], 2)
+    )
 
 
 def test_passes_of_a_pipeline_out_of_order(command: Command) -> None:
