@@ -15,7 +15,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from perfc.ir import Node, Value
-from perfc.passes.graphs import is_embedding_bag
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 
 _ORIGIN = re.compile(r"(\w+Backward\d|torch::autograd::CppNode<\w+>)\(%")
 _MATRIX = 2

@@ -10,7 +10,11 @@ from perfc.ir.ops.wire import WIRE_FORMATS, block_bytes, encoded
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
 from perfc.passes.autodiff.vocabulary import ALIKE
 from perfc.passes.embeddings import encoder
-from perfc.passes.graphs import cast_stream, gradient_stream, typed
+from perfc.passes.graphs import (
+    cast_stream,
+    gradient_stream,
+    typed,
+)
 
 _COMMUNICATOR = ("group", "ranks", "stride", "stream")
 

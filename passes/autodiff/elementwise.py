@@ -12,8 +12,14 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import Value
+from perfc.ir.node_kinds import (
+    is_constant,
+)
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import gradient_stream, is_constant, typed
+from perfc.passes.graphs import (
+    gradient_stream,
+    typed,
+)
 
 _CLAMP = "aten.clamp"
 

@@ -14,7 +14,9 @@ import attrs
 
 from perfc.ir import Value
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 
 def _zeros(site: Site) -> Gradients:

@@ -12,7 +12,9 @@ from perfc.ir.dims import Dim, product
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.ir.ops.rules import normalize_axis
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 _WINDOW = ("stride", "padding", "dilation", "auto_pad")
 

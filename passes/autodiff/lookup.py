@@ -8,7 +8,11 @@ from perfc.ir import AttrValue, Node, Value
 from perfc.ir.ops.optimizer import state_types
 from perfc.passes.autodiff.autograd_names import is_split_lookup
 from perfc.passes.autodiff.reverse_mode import Gradients, Rows, Rule, Site
-from perfc.passes.graphs import STATES, declare_state, typed
+from perfc.passes.graphs import (
+    STATES,
+    declare_state,
+    typed,
+)
 
 _BAG = (
     *("tables", "mode", "has_offsets", "include_last_offset", "weighted"),

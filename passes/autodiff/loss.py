@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 
 def _loss(site: Site) -> Gradients:

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir import DTYPES, Value
 from perfc.ir.dims import Dim, product
+from perfc.ir.node_kinds import (
+    is_all_gather,
+    is_cast,
+)
 from perfc.passes.autodiff.lookup import embedding
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import is_all_gather, is_cast, typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 _TABLE_RANK = 2
 

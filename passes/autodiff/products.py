@@ -6,9 +6,15 @@ from collections.abc import Mapping
 
 from perfc.ir import Value
 from perfc.ir.dims import Dim, product
+from perfc.ir.node_kinds import (
+    permutation,
+)
 from perfc.ir.ops.einsum import einsum_labels
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import letters_of, permutation, typed
+from perfc.passes.graphs import (
+    letters_of,
+    typed,
+)
 
 _MATRIX = 2
 _BIAS = 2

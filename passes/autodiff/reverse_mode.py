@@ -18,6 +18,12 @@ import attrs
 from perfc.ir import AttrValue, Node, Value
 from perfc.ir.dims import Dim, product
 from perfc.ir.location import ACCUMULATE_GRAD, Location
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_linear,
+    is_view,
+    permutation,
+)
 from perfc.ir.opdef import Trait
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autodiff.autograd_names import autograd_name, autograd_origin
@@ -28,10 +34,6 @@ from perfc.passes.graphs import (
     Tape,
     cast_stream,
     gradient_stream,
-    has_trait,
-    is_linear,
-    is_view,
-    permutation,
     typed,
 )
 

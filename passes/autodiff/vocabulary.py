@@ -11,8 +11,14 @@ from collections.abc import Mapping
 
 from perfc.ir import DTYPES, AttrValue, Node, Value
 from perfc.ir.dims import Dim, product
+from perfc.ir.node_kinds import (
+    is_all_gather,
+)
 from perfc.passes.autodiff.wanted_gradients import DETACH
-from perfc.passes.graphs import Tape, is_all_gather, typed
+from perfc.passes.graphs import (
+    Tape,
+    typed,
+)
 
 ALIKE = "alike"
 """Attribute of an `all_gather` whose result all ranks use in the same way."""

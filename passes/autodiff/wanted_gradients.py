@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from perfc.ir import Graph, Node, Value
 from perfc.passes.embeddings import encoder
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 DETACH = "aten::detach"
 """What takes a value out of the graph of autograd."""

@@ -21,9 +21,12 @@ from perfc.ir import (
 )
 from perfc.ir.core import Replacement
 from perfc.ir.dims import Dim
+from perfc.ir.node_kinds import (
+    is_concat,
+    is_embedding_bag,
+)
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import is_concat, is_embedding_bag
 
 _OPERANDS = 3
 """A table, indices, offsets."""

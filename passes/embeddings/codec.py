@@ -7,8 +7,10 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import AttrValue, DType, Node, Value
+from perfc.ir.node_kinds import (
+    is_collective,
+)
 from perfc.ir.ops.wire import WIRE_FORMATS
-from perfc.passes.graphs import is_collective
 
 _ENCODE = "encode_rows"
 _SUMMED: Mapping[str, tuple[str, str]] = dict.fromkeys(

@@ -11,7 +11,12 @@ from perfc.ir import AnyKey, Program, Record, UsageError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.table_tiers import TIERS, USUAL_CACHE, in_tier, is_share
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import change_tables, look_ups, require_table, table_names
+from perfc.passes.graphs import (
+    change_tables,
+    look_ups,
+    require_table,
+    table_names,
+)
 
 
 @attrs.frozen

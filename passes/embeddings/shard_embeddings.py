@@ -26,7 +26,11 @@ from perfc.passes.embeddings.sharding_plan import (
 from perfc.passes.embeddings.sharding_types import DATA_PARALLEL
 from perfc.passes.embeddings.table_tiers import in_tier
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import Tape, change_tables, forward_graph_of
+from perfc.passes.graphs import (
+    Tape,
+    change_tables,
+    forward_graph_of,
+)
 from perfc.passes.shapes import Inference
 
 

@@ -18,7 +18,10 @@ from perfc.ir.dims import Dim, floor_div, maximum, total
 from perfc.ir.ops.wire import encoded
 from perfc.passes.embeddings.codec import Codec
 from perfc.passes.embeddings.sharded_tables import Bags, Deal, Shard
-from perfc.passes.graphs import Tape, typed
+from perfc.passes.graphs import (
+    Tape,
+    typed,
+)
 
 LENGTHS = DTYPES["i32"]
 """Lengths of bags, as TorchRec sends them."""

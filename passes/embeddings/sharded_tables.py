@@ -11,10 +11,15 @@ import attrs
 from perfc.costmodels import parse_popularity
 from perfc.ir import DType, Graph, Node, Record, TensorType, Value
 from perfc.ir.dims import Dim, ceil_div, floor_div, total
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.embeddings.sharding_plan import Placement, TableSize, World
-from perfc.passes.graphs import is_embedding_bag, typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 
 @attrs.frozen(eq=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfc.ir import Graph, Node, Value
+from perfc.ir.node_kinds import has_trait, is_all_gather, is_cast, is_view
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs.node_kinds import has_trait, is_all_gather, is_cast, is_view
 from perfc.passes.graphs.phases import FORWARD
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Sequence
 
 from perfc.costmodels.embedding import UVM
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
+from perfc.ir.node_kinds import has_trait, is_embedding_bag
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs.node_kinds import has_trait, is_embedding_bag
 
 Change = Callable[[str, Record], Record]
 """Function from a table's name, empty where unsaid, and its record to a new record."""

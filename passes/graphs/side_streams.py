@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfc.ir import Node
+from perfc.ir.node_kinds import is_cast, is_collective
 from perfc.ir.ops.collective import COMM_STREAM
-from perfc.passes.graphs.node_kinds import is_cast, is_collective
 
 
 def has_own_stream(node: Node) -> bool:

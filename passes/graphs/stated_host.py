@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfc.ir import Node
+from perfc.ir.node_kinds import has_trait
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs.node_kinds import has_trait
 
 _S_PER_US = 1e-6
 

@@ -15,8 +15,8 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import Node, Value
+from perfc.ir.node_kinds import has_trait
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs.node_kinds import has_trait
 
 _TOKEN = re.compile(r"\s*([A-Za-z_][\w]*|-?\d+(?:\.\d+)?|[(),?])")
 _SEEN_THROUGH = frozenset(("copy", "unsqueeze"))

@@ -13,7 +13,9 @@ from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
-from perfc.passes.graphs import LaunchCopy
+from perfc.passes.graphs import (
+    LaunchCopy,
+)
 
 _TRANSFERS = frozenset({"h2d", "d2h"})
 """Copies between host and device, which may stay outside of the graph."""

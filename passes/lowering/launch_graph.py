@@ -16,10 +16,13 @@ from perfc.ir import (
 )
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.node_kinds import has_trait, is_free
 from perfc.ir.opdef import Trait
 from perfc.ir.support import VerifyError, budget
-from perfc.passes import graphs
-from perfc.passes.graphs import stated_host_s
+from perfc.passes.graphs import (
+    is_issued_in_order,
+    stated_host_s,
+)
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
@@ -110,7 +113,7 @@ class Lowering:
                 weights[value.type] = slot
             self._slots[value] = slot
         for node in graph:
-            if graphs.is_free(node) or self._is_known(node):
+            if is_free(node) or self._is_known(node):
                 continue
             seconds = stated_host_s(node)
             if seconds is not None:
@@ -119,7 +122,7 @@ class Lowering:
             if node.op == "view" and not node.attributes.get("call"):
                 self._pass_by(node)
                 continue
-            if graphs.has_trait(node, Trait.CONVERTS) and self._is_nothing(node):
+            if has_trait(node, Trait.CONVERTS) and self._is_nothing(node):
                 self._slots[node.results[0]] = self._slot(node.operands[0])
                 self._pass_by(node)
                 continue
@@ -145,7 +148,7 @@ class Lowering:
         self, communication: Communication, node: Node, lowered: Lowered
     ) -> None:
         """Emit a node between collectives, or one of them."""
-        if graphs.is_issued_in_order(node):
+        if is_issued_in_order(node):
             communication.launch(node, lowered)
             return
         if lowered.launches:

@@ -22,6 +22,9 @@ from perfc.ir import (
 )
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.program import RankClass
 from perfc.ir.support import (
@@ -31,7 +34,6 @@ from perfc.ir.support import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
-from perfc.passes.graphs import is_embedding_bag
 from perfc.passes.lowering.communication import communicates
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering

@@ -24,12 +24,19 @@ from perfc.ir import (
     Value,
 )
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.node_kinds import (
+    is_concat,
+    is_constant,
+    is_free,
+)
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.types import MemorySpace
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
 from perfc.passes.facts import LAUNCHES, TYPED
-from perfc.passes.graphs import is_concat, is_constant, is_free, tables_off_device
+from perfc.passes.graphs import (
+    tables_off_device,
+)
 from perfc.passes.lowering import (
     SCRATCH,
     SCRATCHES,

@@ -24,7 +24,10 @@ from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import Tape, is_training_step
+from perfc.passes.graphs import (
+    Tape,
+    is_training_step,
+)
 from perfc.passes.precision.autocast import (
     LOW_DTYPES,
     casts_first,

@@ -16,7 +16,11 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.dims import product
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs
-from perfc.passes.graphs import Tape, letters_of, typed
+from perfc.passes.graphs import (
+    Tape,
+    letters_of,
+    typed,
+)
 
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
 _HEADS = 1

@@ -13,7 +13,13 @@ from perfc.ir import (
     Record,
     Value,
 )
-from perfc.passes.graphs import Call, Found, find_term, number_of, parse_term
+from perfc.passes.graphs import (
+    Call,
+    Found,
+    find_term,
+    number_of,
+    parse_term,
+)
 from perfc.passes.raising.gradient_norm_patterns import NORMS, NormGradient
 from perfc.passes.raising.gradient_patterns import (
     FORMULAS,

@@ -12,7 +12,11 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from perfc.ir import AttrValue, TensorType, Value
-from perfc.passes.graphs import Call, Found, parse_term
+from perfc.passes.graphs import (
+    Call,
+    Found,
+    parse_term,
+)
 
 
 @attrs.frozen(eq=False)

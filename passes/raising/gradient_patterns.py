@@ -13,7 +13,11 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import AttrValue, Value
-from perfc.passes.graphs import Call, Found, parse_term
+from perfc.passes.graphs import (
+    Call,
+    Found,
+    parse_term,
+)
 
 Attributes: TypeAlias = Callable[[Found, Value], "dict[str, AttrValue]"]
 """(what was found, the result) -> attributes of the op."""

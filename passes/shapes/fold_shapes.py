@@ -9,10 +9,13 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, Value
 from perfc.ir.dims import Dim
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_constant,
+)
 from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import has_trait, is_constant
 
 
 @attrs.frozen

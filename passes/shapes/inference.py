@@ -8,10 +8,12 @@ import attrs
 
 from perfc.ir import DTYPES, Graph, Node, PerfcError, TensorType, Value
 from perfc.ir.dims import Dim, Expr, symbol
+from perfc.ir.node_kinds import (
+    has_trait,
+)
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio, Trait
 from perfc.ir.ops.rules import UNKNOWN_DIM
 from perfc.ir.support import VerifyError
-from perfc.passes.graphs import has_trait
 
 _Signature = tuple[object, ...]
 _SCALAR = TensorType(DTYPES["f32"], ())

@@ -10,6 +10,10 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.dims import Dim
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_constant,
+)
 from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -17,9 +21,7 @@ from perfc.passes.graphs import (
     BACKWARD,
     FORWARD,
     gathers,
-    has_trait,
     is_between_stages,
-    is_constant,
     is_training_step,
 )
 

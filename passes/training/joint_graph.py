@@ -11,7 +11,9 @@ import re
 from perfc.ir import Graph, Value
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.autodiff import Rows
-from perfc.passes.graphs import has_optimizer
+from perfc.passes.graphs import (
+    has_optimizer,
+)
 from perfc.passes.training.optimizer import Parameters
 
 _GRADIENT = re.compile(r"(.+)\.grad(\..+)?")

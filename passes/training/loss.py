@@ -9,6 +9,10 @@ import attrs
 from perfc.ir import DTYPES, AttrValue, Node, TensorType, Value
 from perfc.ir.dims import product
 from perfc.ir.location import Location
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_collective,
+)
 from perfc.ir.opdef import Trait
 from perfc.ir.types import MemorySpace
 from perfc.passes.autodiff import (
@@ -16,7 +20,10 @@ from perfc.passes.autodiff import (
     gathered_scores,
     write_split_cross_entropy,
 )
-from perfc.passes.graphs import Tape, has_trait, is_collective, typed
+from perfc.passes.graphs import (
+    Tape,
+    typed,
+)
 from perfc.passes.precision import casts_first
 
 AUTO = "auto"

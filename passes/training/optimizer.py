@@ -19,7 +19,14 @@ from perfc.ir.location import Location
 from perfc.ir.ops.optimizer import state_types
 from perfc.ir.types import MemorySpace
 from perfc.passes.autodiff import Rows
-from perfc.passes.graphs import BACKWARD, OPTIMIZER, STATES, Tape, declare_state, typed
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+    STATES,
+    Tape,
+    declare_state,
+    typed,
+)
 
 
 @attrs.frozen(eq=False)

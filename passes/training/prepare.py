@@ -13,11 +13,17 @@ import attrs
 
 from perfc.ir import DTYPES, Graph, Node, TensorType, Value
 from perfc.ir.core import Use
+from perfc.ir.node_kinds import (
+    is_batch_norm,
+    is_linear,
+)
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.recurrent import reserved_vectors
 from perfc.passes.base import PassContext
-from perfc.passes.graphs import is_batch_norm, is_linear, typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 _I64 = DTYPES["i64"]
 _COUNT = TensorType(_I64, ())

@@ -9,6 +9,9 @@ import attrs
 
 from perfc.ir import OPTIMIZER_STATES, AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.dims import Dim
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import UnsupportedModelError
@@ -25,7 +28,6 @@ from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     Tape,
-    is_embedding_bag,
     is_training_step,
     require_updated_in_place,
     typed,

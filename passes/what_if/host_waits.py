@@ -7,7 +7,9 @@ from collections.abc import Collection
 import attrs
 
 from perfc.ir import Kernel, LaunchGraph, TaskKind
-from perfc.passes.graphs import LaunchCopy
+from perfc.passes.graphs import (
+    LaunchCopy,
+)
 
 
 def waits_inside(graph: LaunchGraph) -> frozenset[int]:

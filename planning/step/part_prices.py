@@ -31,6 +31,9 @@ from perfc.ir import (
     Value,
 )
 from perfc.ir.annotations import Scenario
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops.optimizer import state_types
 from perfc.ir.program import RankClass
 from perfc.ir.support import VerifyError
@@ -44,7 +47,6 @@ from perfc.passes import (
     ShapeInference,
 )
 from perfc.passes.embeddings import in_tier
-from perfc.passes.graphs import is_embedding_bag
 
 _LENGTHS = DTYPES["i32"]
 

@@ -6,9 +6,17 @@ import pytest
 from tests.passes.lowered import one_op
 
 from perfc.ir import Node
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_free,
+    permutation,
+)
 from perfc.ir.opdef import Trait
 from perfc.ir.text import parse_program
-from perfc.passes.graphs import find_term, has_trait, is_free, parse_term, permutation
+from perfc.passes.graphs import (
+    find_term,
+    parse_term,
+)
 
 _PAIR = "%x: f32[4,4], %z: f32[4,4]"
 

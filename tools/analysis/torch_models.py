@@ -9,7 +9,9 @@ import attrs
 
 from perfc.ir import PerfcError, Program, UsageError
 from perfc.passes import Pass
-from perfc.passes.graphs import is_training_step
+from perfc.passes.graphs import (
+    is_training_step,
+)
 from perfc.passes.training import Training
 from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell

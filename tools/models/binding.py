@@ -15,9 +15,11 @@ import attrs
 
 from perfc.ir import Diagnostic, Graph, Node, PerfcError, Program, TensorType, Value
 from perfc.ir.dims import Dim, Expr, evaluate, symbols_of
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import Level, UnboundSymbolError
-from perfc.passes.graphs import is_embedding_bag
 
 _SHOWN = 6
 

@@ -15,7 +15,9 @@ from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
 from perfc.passes import Pass, PassManager, ShapeInference
 from perfc.passes.control_flow import has_control_flow
-from perfc.passes.graphs import is_training_step
+from perfc.passes.graphs import (
+    is_training_step,
+)
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis

@@ -9,7 +9,10 @@ import attrs
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.support import Level
 from perfc.passes import Pass, Transform, embeddings, precision
-from perfc.passes.graphs import has_optimizer, is_training_step
+from perfc.passes.graphs import (
+    has_optimizer,
+    is_training_step,
+)
 from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import format_pipeline, make_pass, read_pipeline
 from perfc.passes.pipelines import (

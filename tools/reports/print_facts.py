@@ -14,6 +14,9 @@ import attrs
 
 from perfc.ir import AnnotationKey, LaunchGraph, Node, Value
 from perfc.ir.dims import Dim
+from perfc.ir.node_kinds import (
+    is_constant,
+)
 from perfc.ir.program import RankClass
 from perfc.ir.record import format_attribute
 from perfc.ir.text import print_program
@@ -26,7 +29,6 @@ from perfc.passes.facts import (
     LAUNCHES,
     SCHEDULE,
 )
-from perfc.passes.graphs import is_constant
 from perfc.passes.manager import Analysis
 from perfc.passes.memory import MEMORY
 from perfc.passes.what_if import WHAT_IF, Savings

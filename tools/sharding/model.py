@@ -23,7 +23,9 @@ from perfc.passes import (
     World,
 )
 from perfc.passes.embeddings import Bags, EmbeddingTable, TableSize, find_plan
-from perfc.passes.graphs import forward_graph_of
+from perfc.passes.graphs import (
+    forward_graph_of,
+)
 from perfc.planning.plans import DEVICE_ONLY, Table, Tiers, plan_line
 from perfc.planning.step import (
     DEALS,

@@ -9,9 +9,11 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.program import MAX_RANKS
 from perfc.ir.support import brief
-from perfc.passes.graphs import is_embedding_bag
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import (
     PRICE,

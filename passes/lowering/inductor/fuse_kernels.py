@@ -31,7 +31,11 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import PipelineError, VerifyError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
-from perfc.passes.graphs import LaunchCopy, is_issued_in_order, stated_host_s
+from perfc.passes.graphs import (
+    LaunchCopy,
+    is_issued_in_order,
+    stated_host_s,
+)
 from perfc.passes.lowering.eager import DEVICE_SYNC, WORK_WAIT
 from perfc.passes.lowering.inductor.fused_kernel import (
     LAUNCH_TRITON,

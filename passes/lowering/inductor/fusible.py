@@ -15,10 +15,16 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import Node, Record, Value
+from perfc.ir.node_kinds import (
+    is_batch_norm,
+    is_constant,
+)
 from perfc.ir.ops.activation import ACTIVATIONS
 from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.passes.graphs import has_own_stream, is_batch_norm, is_constant
+from perfc.passes.graphs import (
+    has_own_stream,
+)
 
 Shape: TypeAlias = tuple[int, ...]
 

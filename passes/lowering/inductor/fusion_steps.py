@@ -15,8 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import attrs
 
 from perfc.ir import DTYPES, Graph, Node, TensorType, Value
-from perfc.ir.opdef import Trait
-from perfc.passes.graphs import (
+from perfc.ir.node_kinds import (
     has_trait,
     is_cast,
     is_concat,
@@ -24,6 +23,7 @@ from perfc.passes.graphs import (
     is_linear,
     permutation,
 )
+from perfc.ir.opdef import Trait
 from perfc.passes.lowering.eager import bound
 from perfc.passes.lowering.inductor.fusible import (
     ELSEWHERE,

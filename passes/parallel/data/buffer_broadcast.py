@@ -16,7 +16,11 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.core import CONST
 from perfc.ir.location import Location
-from perfc.passes.graphs import BACKWARD, OPTIMIZER, typed
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+    typed,
+)
 from perfc.passes.parallel.data.gradient_buckets import Bucket, Limits, fill_buckets
 from perfc.passes.training import trained
 

@@ -8,6 +8,10 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
+from perfc.ir.node_kinds import (
+    is_collective,
+    updates_rows,
+)
 from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
@@ -16,10 +20,8 @@ from perfc.passes.graphs import (
     BACKWARD,
     OPTIMIZER,
     is_between_stages,
-    is_collective,
     is_training_step,
     typed,
-    updates_rows,
 )
 from perfc.passes.parallel.data.buffer_broadcast import BufferBroadcast
 from perfc.passes.parallel.data.gradient_buckets import Limits, Reduction, fill_buckets

@@ -17,7 +17,11 @@ from perfc.ir import AttrValue, DType, Graph, Node, TensorType, Value
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.location import Location
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import BACKWARD, OPTIMIZER, typed
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+    typed,
+)
 
 
 @attrs.frozen

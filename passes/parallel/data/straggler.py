@@ -11,11 +11,16 @@ import attrs
 from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError
 from perfc.ir.copying import bound_copy
 from perfc.ir.location import Location
+from perfc.ir.node_kinds import (
+    has_trait,
+)
 from perfc.ir.opdef import Trait
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
-from perfc.passes.graphs import has_trait, listed
+from perfc.passes.graphs import (
+    listed,
+)
 
 
 @attrs.frozen

@@ -20,6 +20,9 @@ from perfc.ir import (
 )
 from perfc.ir.dims import ceil_div, total
 from perfc.ir.location import Location
+from perfc.ir.node_kinds import (
+    is_embedding_bag,
+)
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext, Phase, Transform
@@ -27,7 +30,6 @@ from perfc.passes.facts import TYPED
 from perfc.passes.graphs import (
     Tape,
     cast_stream,
-    is_embedding_bag,
     is_training_step,
     typed,
 )

@@ -8,8 +8,13 @@ import attrs
 
 from perfc.ir import DTYPES, DType, Graph, Node, Record, UsageError, Value
 from perfc.ir.location import Location
+from perfc.ir.node_kinds import (
+    is_cast,
+)
 from perfc.ir.types import MemorySpace
-from perfc.passes.graphs import is_cast, typed
+from perfc.passes.graphs import (
+    typed,
+)
 from perfc.passes.precision import LOW_DTYPES, PLAIN_FLOATS, convert
 
 PARAM_DTYPES = {"": None, **{name: DTYPES[LOW_DTYPES[name]] for name in LOW_DTYPES}}

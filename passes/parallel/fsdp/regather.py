@@ -9,9 +9,16 @@ import attrs
 
 from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
 from perfc.ir.location import Location
+from perfc.ir.node_kinds import (
+    is_all_gather,
+)
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import BACKWARD, FORWARD, gathers, is_all_gather
+from perfc.passes.graphs import (
+    BACKWARD,
+    FORWARD,
+    gathers,
+)
 
 
 @attrs.frozen

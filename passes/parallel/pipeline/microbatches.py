@@ -9,7 +9,9 @@ import attrs
 from perfc.ir import Graph, Value
 from perfc.ir.dims import Dim, Expr, evaluate, symbol, symbols_of
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
 

@@ -15,7 +15,10 @@ from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import is_training_step, typed
+from perfc.passes.graphs import (
+    is_training_step,
+    typed,
+)
 from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps
 from perfc.passes.parallel.pipeline.microbatches import (
     GPIPE,

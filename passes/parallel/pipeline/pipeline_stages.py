@@ -9,7 +9,13 @@ import attrs
 from perfc.ir import Graph, Node, Value
 from perfc.ir.dims import Dim
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.passes.graphs import BACKWARD, OPTIMIZER, is_constant
+from perfc.ir.node_kinds import (
+    is_constant,
+)
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+)
 from perfc.passes.parallel.pipeline.stage_cuts import LateSteps, Layers, is_forward
 
 

@@ -9,7 +9,11 @@ import attrs
 from perfc.ir import Graph, Node, TensorType, UsageError, Value
 from perfc.ir.copying import bind_record
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes.graphs import BACKWARD, OPTIMIZER, typed
+from perfc.passes.graphs import (
+    BACKWARD,
+    OPTIMIZER,
+    typed,
+)
 from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps, Costs
 from perfc.passes.training import LOSS
 

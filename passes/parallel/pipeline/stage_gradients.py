@@ -8,14 +8,16 @@ import attrs
 
 from perfc.ir import Graph, Node, Value
 from perfc.ir.location import ACCUMULATE_GRAD
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_constant,
+    updates_rows,
+)
 from perfc.ir.opdef import Trait
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.graphs import (
     BACKWARD,
     OPTIMIZER,
-    has_trait,
-    is_constant,
-    updates_rows,
 )
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages
 

@@ -9,7 +9,14 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.core import PARAM
 from perfc.ir.location import ACCUMULATE_GRAD, Location
-from perfc.passes.graphs import BACKWARD, STAGES, is_constant, typed
+from perfc.ir.node_kinds import (
+    is_constant,
+)
+from perfc.passes.graphs import (
+    BACKWARD,
+    STAGES,
+    typed,
+)
 from perfc.passes.parallel.pipeline.microbatches import Step
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages, Transfer
 from perfc.passes.parallel.pipeline.stage_gradients import Gradient, Update

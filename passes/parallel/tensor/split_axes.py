@@ -12,8 +12,14 @@ from typing import TypeAlias
 
 from perfc.ir import Node, Value
 from perfc.ir.dims import Dim, product
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_constant,
+)
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs import has_trait, is_constant, typed
+from perfc.passes.graphs import (
+    typed,
+)
 
 Axes: TypeAlias = Sequence[int | None]
 Rule: TypeAlias = Callable[[Node, Axes], "Axes | None"]

@@ -17,7 +17,15 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from perfc.ir import Graph, Node, Value
-from perfc.passes.graphs import is_cast, is_gather, is_linear, permutation, typed
+from perfc.ir.node_kinds import (
+    is_cast,
+    is_gather,
+    is_linear,
+    permutation,
+)
+from perfc.passes.graphs import (
+    typed,
+)
 from perfc.passes.parallel.tensor.split_axes import (
     BY_HEADS,
     HEADS,

@@ -9,11 +9,16 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, Node, Program, UsageError
+from perfc.ir.node_kinds import (
+    is_linear,
+)
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import forward_graph_of, is_linear
+from perfc.passes.graphs import (
+    forward_graph_of,
+)
 from perfc.passes.parallel.tensor.tensor_layout import TensorLayout
 from perfc.passes.parallel.tensor.tensor_writer import TensorWriter
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout

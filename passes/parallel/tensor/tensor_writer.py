@@ -8,8 +8,14 @@ import attrs
 
 from perfc.ir import AttrValue, Graph, Node, Value
 from perfc.ir.core import Replacement
+from perfc.ir.node_kinds import (
+    is_gather,
+    permutation,
+)
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import is_gather, permutation, typed
+from perfc.passes.graphs import (
+    typed,
+)
 from perfc.passes.parallel.tensor.split_axes import TAKE_SIZES, sizes_of, takes_sizes
 from perfc.passes.parallel.tensor.tensor_layout import TensorLayout
 

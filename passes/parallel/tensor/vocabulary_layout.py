@@ -8,13 +8,15 @@ import attrs
 
 from perfc.ir import Graph, Node, Value
 from perfc.ir.dims import Dim
-from perfc.ir.opdef import Trait
-from perfc.passes.graphs import (
+from perfc.ir.node_kinds import (
     has_trait,
     is_cast,
     is_gather,
     is_linear,
     permutation,
+)
+from perfc.ir.opdef import Trait
+from perfc.passes.graphs import (
     typed,
 )
 from perfc.passes.parallel.tensor.tensor_layout import is_weight_view

@@ -7,7 +7,10 @@ import attrs
 from perfc.ir import Graph, Node, Value
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.autodiff import ALIKE, mask_outside
-from perfc.passes.graphs import Tape, typed
+from perfc.passes.graphs import (
+    Tape,
+    typed,
+)
 from perfc.passes.parallel.tensor.tensor_layout import is_weight_view
 from perfc.passes.parallel.tensor.tensor_writer import communicator, shrink
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout, turned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from perfc.ir import Node
+from perfc.ir.core import Node
 from perfc.ir.opdef import Trait
 from perfc.ir.ops import BUILTIN_OPS
 
