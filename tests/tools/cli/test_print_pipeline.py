@@ -71,8 +71,8 @@ def test_a_recording_runs_again(
     """PyTorch's own step needs no pass for its types and its backward pass."""
     path = tmp_path / "module.py"
     path.write_text(MODULE, encoding="utf-8")
-    words = ("analyze", f"{path}:make", "--mode", "training", "--target", "dgx-a100")
-    words = (*words, "--ranks", "4", *more)
+    module = ("analyze", f"{path}:make", "--mode", "training")
+    words = (*module, "--target", "dgx-a100", "--ranks", "4", *more)
     text = command(*words, "--print-pipeline").out.strip()
 
     assert text.startswith("shape-inference,data-parallel{world=4},")
