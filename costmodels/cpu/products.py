@@ -79,9 +79,10 @@ def product_amounts(
     flops_s, peak_s = found.flops_s, found.peak_s
     return {
         "slowdown": flops_s,
-        "m_half": flops_s / found.m,
-        "n_half": flops_s / found.n,
-        "k_half": flops_s / found.k,
+        # A size of 0 has no flops.
+        "m_half": flops_s / np.maximum(found.m, 1.0),
+        "n_half": flops_s / np.maximum(found.n, 1.0),
+        "k_half": flops_s / np.maximum(found.k, 1.0),
         "matrix_us": 1e-6 * found.batch / found.cores,
         **_ramp(kernels.flops, flops_s * share),
         **_cores(found, lanes),
@@ -190,7 +191,8 @@ def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
     right_s = found.matrices_s * found.n * found.k
     single = (found.batch <= 1) & (2 * found.m * found.n * found.k <= SMALL_FLOPS)
     pieces = COLUMN_PIECES[found.n.astype(np.intp) % COLUMNS]
-    padded = np.ceil(found.n / lanes) * lanes / found.n - 1
+    columns = np.maximum(found.n, 1.0)
+    padded = np.ceil(columns / lanes) * lanes / columns - 1
     left_turned = np.char.startswith(found.layouts, "t")
     right_turned = np.char.endswith(found.layouts, "t")
     few = (found.m >= FEW_ROWS[0]) & (found.m < FEW_ROWS[1])

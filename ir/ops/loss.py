@@ -49,6 +49,13 @@ def _infer_loss(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
     return [Abstract(TensorType(x.dtype, shape if reduction == "none" else ()))]
 
 
+def _infer_loss_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    _checked(attributes)
+    return first_saved(attributes, operands)
+
+
 def _work_loss(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -89,7 +96,7 @@ LOSS = OpDef(
 LOSS_BACKWARD = OpDef(
     name="loss_backward",
     arity=(3, 5),
-    infer=first_saved,
+    infer=_infer_loss_backward,
     work=_work_loss_backward,
     attributes=_ATTRIBUTES,
     summary="gradient of loss: of its result, x, the target, weights",

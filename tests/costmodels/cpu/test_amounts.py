@@ -447,3 +447,13 @@ def test_one_result_with_an_index_is_one_cores() -> None:
 
     assert [0.0, 1.0] == pytest.approx([index["fork_us"], total["fork_us"]])
     assert pytest.approx(1.0) == index["indexed_row_ns"]
+
+
+@pytest.mark.parametrize("size", ["m", "n", "k"])
+def test_a_gemm_of_no_size_has_amounts(size: str) -> None:
+    """A size of 0 leaves no flops to divide, and no warning."""
+    sizes: dict[str, AttrValue] = {"b": 4, "m": 512, "n": 2, "k": 64, size: 0}
+
+    found = _amounts("gemm", layout="tn", **sizes)
+
+    assert all(amount >= 0 for amount in found.values())
