@@ -165,14 +165,9 @@ def runtime_of(passes: Sequence[Pass]) -> str:
     return "eager"
 
 
-def is_typing(p: Pass) -> bool:
-    """Whether a pass infers types."""
-    return is_a(p, _TYPES)
-
-
 def is_whole(passes: Sequence[Pass]) -> bool:
     """Whether passes are all that a model goes through when it is loaded."""
-    return any(map(is_typing, passes))
+    return any(is_a(p, _TYPES) for p in passes)
 
 
 def inferred(transforms: Sequence[Pass]) -> list[Pass]:

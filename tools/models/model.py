@@ -44,7 +44,6 @@ from perfc.tools.models.pass_order import (
     conversions,
     parallel_passes,
     remarked,
-    timing_of,
     training_passes,
 )
 from perfc.tools.models.program import OnnxModel, is_onnx, read_onnx, read_program
@@ -275,18 +274,19 @@ def load_request(request: Request) -> Request:
     if isinstance(request.model, Model):
         msg = f"{request.model.name} is loaded already; `Model.bind` sets its sizes"
         raise UsageError(msg)
-    transforms, others = asked_passes(request)
-    made = _made(request, transforms)
+    pipeline = request.pipeline
+    written, timing = split_pipeline(pipeline or "")
+    transforms, others = asked_passes(request, written)
+    made = _made(request, transforms, written=written is not None)
     check_ranks(request.ranks, made.ranks)
     made = attrs.evolve(made, again=Again(load_model, request))
-    return request.of_loaded(made, others, timing_of(request.pipeline))
+    return request.of_loaded(made, others, None if pipeline is None else timing)
 
 
-def _made(request: Request, transforms: Sequence[Pass]) -> Model:
-    """Load a model, with passes that change it."""
+def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Model:
+    """Load a model, with passes that change it, as a pipeline wrote them or not."""
     model, mode, optimizer = request.model, request.mode, request.optimizer
     wanted = Dimensions(request.batch, request.pooling, request.dims)
-    written = split_pipeline(request.pipeline or "")[0] is not None
     ranks = None if written else request.ranks
     text = "" if not isinstance(model, str) or is_factory(model) else model
     if text == model:

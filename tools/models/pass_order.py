@@ -18,7 +18,6 @@ from perfc.passes.pipeline_spec import format_pipeline, make_pass, read_pipeline
 from perfc.passes.pipelines import (
     completed,
     is_whole,
-    split_pipeline,
     with_backward,
 )
 from perfc.tools.given import WIDE_DTYPES, check_known
@@ -26,8 +25,14 @@ from perfc.tools.models.rank_options import check_shared, made_passes
 from perfc.tools.request import INFERENCE, MODES, TRAINING, Request
 
 
-def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
+def asked_passes(
+    request: Request, written: list[Pass] | None
+) -> tuple[list[Pass], list[str]]:
     """Return the passes of a request that change its model, and the others.
+
+    Args:
+        request: What is asked for.
+        written: The passes of its pipeline that load a model, if that has them.
 
     Raises:
         UsageError: a pass or an option is unknown, or options contradict.
@@ -35,18 +40,12 @@ def asked_passes(request: Request) -> tuple[list[Pass], list[str]]:
     """
     texts = sorted(request.popularity.items(), key=lambda item: not item[0])
     popular = [embeddings.SetPopularity(text, table) for table, text in texts]
-    written, _ = split_pipeline(request.pipeline or "")
     if written is not None:
         _check_written([*popular, *request.transforms], written)
         return written, list(request.passes)
     transforms, others = split_passes(request.passes, request.ranks)
     asked = [*conversions(request.dtype), *transforms, *request.transforms]
     return [*popular, *asked], others
-
-
-def timing_of(pipeline: str | None) -> str | None:
-    """Return the part of a pipeline that times a model; None for the default one."""
-    return None if pipeline is None else split_pipeline(pipeline)[1]
 
 
 def check_step(request: Request, transforms: Sequence[Pass]) -> None:
