@@ -26,7 +26,6 @@ from pathlib import Path
 import attrs
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 import perfc
 from perfc.costmodels import load_target
@@ -206,6 +205,13 @@ def _print_errors(name: str, pairs: Sequence[tuple[float, float]]) -> None:
         )
 
 
+def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the weighted median: errors linear in a factor sum to the least there."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(below, below[-1] / 2)])
+
+
 def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
     """Print the errors on A100 with a model left out of the factor's fit.
 
@@ -228,15 +234,11 @@ def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
     measured = np.array([step.measured_s for step, _ in fitted])
     models = np.array([step.row["model"] for step, _ in fitted])
     longer = np.array([int(step.row["seq"]) > LONG for step, _ in fitted])
+    right = 1 + (measured - base) / slope
     whole = np.zeros_like(base)
     for model in sorted(set(models)):
         own = models == model
-
-        def mape(factor: float, others: NDArray[np.bool_] = ~own) -> float:
-            errors = (base + slope * (factor - 1)) / measured - 1
-            return float(np.abs(errors[others]).mean())
-
-        factor = float(minimize_scalar(mape, bounds=(1, 4), method="bounded").x)
+        factor = _median(right[~own], (slope / measured)[~own])
         whole[own] = (base + slope * (factor - 1))[own]
         print(f"A100 without {model}: factor {factor:.3f}")
     for name, part in (("up to 4k", ~longer), ("longer", longer)):
