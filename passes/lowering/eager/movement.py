@@ -152,7 +152,7 @@ def _bit_cast(site: Site) -> Eager:
 def _concat(site: Site) -> Eager:
     """`cat` skips empty tensors and joins 128 tensors a kernel."""
     tensors = [tensor for tensor in site.operands if tensor.numel]
-    axis = site.attributes.integer("axis")
+    axis = site.attributes.integer("axis") % site.out.type.rank
     launches = tuple(
         _cat_launch(tensors[start : start + CAT_TENSORS], axis)
         for start in range(0, len(tensors), CAT_TENSORS)
@@ -244,7 +244,8 @@ def _gather(site: Site) -> Eager:
 
 
 def _gather_elements(site: Site) -> Eager:
-    return Eager("aten::gather", (_look_up(site, site.attributes.integer("axis")),))
+    axis = site.attributes.integer("axis") % max(site.operands[0].type.rank, 1)
+    return Eager("aten::gather", (_look_up(site, axis),))
 
 
 def _gather_nd(site: Site) -> Eager:

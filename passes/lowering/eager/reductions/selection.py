@@ -82,7 +82,7 @@ def _scatter(site: Site) -> Eager:
     work = Work(site.work.flops, indices.nbytes + updates.nbytes, updates.nbytes)
     params: dict[str, AttrValue] = {
         "kind": site.op,
-        "axis": site.attributes.integer("axis", 0),
+        "axis": site.attributes.integer("axis", 0) % max(data.type.rank, 1),
         "shape": data.shape,
         "indices": indices.shape,
     }

@@ -224,3 +224,24 @@ def test_large_slices_are_selected_from_in_passes(
 
     assert len(found) == (1 if walks else 5)
     assert walks == all("steps" in kernel.params for kernel in found)
+
+
+@pytest.mark.parametrize(
+    ("head", "op"),
+    [
+        ("%x: f32[4,8], %i: f32[4,2]", "concat(%x, %i)"),
+        ("%x: f32[4,8], %i: f32[4,8]", "stack(%x, %i)"),
+        ("%x: f32[4,8], %i: i64[4,3]", "gather(%x, %i)"),
+        ("%x: f32[4,8], %i: i64[4,3]", "gather_elements(%x, %i)"),
+        ("%x: f32[4,8], %i: i64[4,3], %u: f32[4,3]", "scatter_elements(%x, %i, %u)"),
+    ],
+)
+def test_kernels_count_the_axis_from_the_first(head: str, op: str) -> None:
+    """The last axis is one axis, whether a model calls it 1 or -1."""
+    last = 2 if op.startswith("stack") else 1
+    first, second = (
+        kernels(lower(one_op(head, f"{op} {{axis = {axis}}}"))) for axis in (-1, last)
+    )
+
+    assert first == second
+    assert last in [kernel.params.get("axis") for kernel in first]
