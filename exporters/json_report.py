@@ -16,7 +16,7 @@ class JsonReport(Exporter):
 
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
         """Return the JSON text, keys sorted."""
+        if len(reports) == 1:
+            return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        if len(documents) == 1:
-            return format_json(documents[0])
         return format_json({"schema": "perfc.reports/1", "reports": documents})

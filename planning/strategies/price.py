@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import attrs
 
+from perfc.ir import Diagnostic
 from perfc.planning.plans import grades
 from perfc.planning.strategies.strategy import Strategy
 
@@ -44,6 +45,8 @@ class StrategyPrice:
         parameters_bytes: What parameters take on the GPU that needs most memory.
         peak_bytes: All that it needs.
         limit_bytes: What it may need.
+        energy_j: Of the step, all boards together; None if that is not known.
+        diagnostics: Remarks on the model spread so.
 
     """
 
@@ -58,6 +61,8 @@ class StrategyPrice:
     parameters_bytes: float
     peak_bytes: float
     limit_bytes: float
+    energy_j: float | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def samples_per_s(self) -> float:

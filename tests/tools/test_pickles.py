@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.tools import results
 
 import perfc
-from perfc.costmodels import load_profile, load_target
-from perfc.planning.plans import Tiers
+from perfc.costmodels import load_profile
 from perfc.tools.replay import read_recorded, replay_alone
 from perfc.tools.request import Request
-from perfc.tools.sharding import COSTS, PlanSearch, ShardModel, shard, world_of
-from perfc.tools.strategies import Question, StrategyModels, compare
 
 _MOST = 500
 """Characters that a `repr` may have."""
@@ -126,31 +124,17 @@ def test_a_request_is_pickled() -> None:
 
 def _objects(folder: Path) -> dict[str, object]:
     """Return one of everything large that a call returns."""
-    target, report = load_target("dgx-a100"), _trained(target="v100")
+    report, sharding, compared = (
+        results.report(),
+        results.sharding(),
+        results.comparison(),
+    )
     report.to_trace(folder / "step.json")
     recorded = read_recorded([folder / "step.json"])
-    asked = Request(model="dlrm-ddp:tables=26,rows=1000", batch=64, mode="training")
-    model = ShardModel(request=asked, target=target, world=world_of(target, 2))
-    search = PlanSearch(
-        types=("table_wise",),
-        memory_bytes=None,
-        tiers=Tiers(("hbm",)),
-        method="greedy",
-        seconds=1.0,
-        given={},
-        full=1,
-        cost=COSTS["physical"],
-    )
-    small = "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=503"
-    asked = Request(model=small, batch=8, mode="training", target="dgx-a100")
-    question = Question(
-        models=StrategyModels.read(asked), target=target, ranks=(2,), method="fast"
-    )
-    compared = compare(question, lambda _: None)
     found: dict[str, object] = {
         "report": report,
         "model": report.model,
-        "request": asked,
+        "request": sharding.model.request,
         "run": report.run,
         "analysis": report.analysis,
         "results": report.results,
@@ -160,13 +144,13 @@ def _objects(folder: Path) -> dict[str, object]:
         "launches": report.results.graphs[0],
         "memory": report.memory_use,
         "savings": report.savings,
-        "target": target,
-        "device": target.device,
+        "target": report.target,
+        "device": report.target.device,
         "host": load_profile("shared"),
-        "sharding": (sharding := shard(model, search)),
+        "sharding": sharding,
         "plan": sharding.best,
-        "shard model": model,
-        "question": question,
+        "shard model": sharding.model,
+        "question": compared.question,
         "comparison": compared,
         "findings": compared.findings,
         "recorded": recorded[0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -24,6 +24,10 @@ from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
+
+if TYPE_CHECKING:
+    from perfc.tools.reports import VerbResult
+    from perfc.tools.strategies import Comparison, MadMaxComparison
 
 EXIT_INTERRUPTED = 130
 _SAMPLES = 512
@@ -138,9 +142,16 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - on
     """
     if options["compat"] is not None:
         _check_compat(ctx)
-        write_result(_compat(options), options["output"])
+        _write(_compat(options), options)
         return 0
-    return _compare(options)
+    compared = _compare(options)
+    _write(compared, options)
+    return EXIT_INTERRUPTED if compared.findings.interrupted else 0
+
+
+def _write(result: VerbResult, options: dict[str, Any]) -> None:
+    text = result.to_json() if options["format_"] == "json" else str(result)
+    write_result(text, options["output"])
 
 
 def _check_compat(ctx: click.Context) -> None:
@@ -162,48 +173,38 @@ def _check_compat(ctx: click.Context) -> None:
         raise UsageError(msg)
 
 
-def _compat(options: dict[str, Any]) -> str:
+def _compat(options: dict[str, Any]) -> MadMaxComparison:
     """Return the comparison that MAD-Max would make."""
     from perfc.costmodels.reference import madmax_model, madmax_system
     from perfc.frontends.reference import MadMaxStep, read_strategy, strategies
-    from perfc.tools.strategies import outcome, parallel_json, parallel_text, ranked
+    from perfc.tools.strategies import MadMaxComparison
 
     (ranks,), texts = options["ranks"], options["texts"]
     sizes = madmax_model(options["model"])
     machine = madmax_system(options["target"])
     machine.check_ranks(ranks)
     wanted = [read_strategy(text, ranks, machine.gpus_per_node) for text in texts]
-    outcomes = ranked(
-        outcome(
-            MadMaxStep(
-                model=sizes,
-                system=machine,
-                ranks=ranks,
-                strategy=strategy,
-                batch=options["batch"] or _SAMPLES * ranks,
-                training=options["mode"] == TRAINING,
-            )
+    return MadMaxComparison.of(
+        MadMaxStep(
+            model=sizes,
+            system=machine,
+            ranks=ranks,
+            strategy=strategy,
+            batch=options["batch"] or _SAMPLES * ranks,
+            training=options["mode"] == TRAINING,
         )
         for strategy in wanted or strategies(ranks, machine.gpus_per_node)
     )
-    made = parallel_json if options["format_"] == "json" else parallel_text
-    return made(outcomes)
 
 
-def _compare(options: dict[str, Any]) -> int:
-    """Price strategies by perfc's own pipeline, and write what they take."""
-    from perfc.tools.strategies import (
-        compare,
-        strategies_json,
-        strategies_text,
-    )
+def _compare(options: dict[str, Any]) -> Comparison:
+    """Price strategies by perfc's own pipeline."""
+    from perfc.tools.strategies import compare
 
     progress = _Progress(quiet=options["quiet"])
     compared = compare(_question(options), progress)
     progress.end()
-    made = strategies_json if options["format_"] == "json" else strategies_text
-    write_result(made(compared), options["output"])
-    return EXIT_INTERRUPTED if compared.findings.interrupted else 0
+    return compared
 
 
 def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late

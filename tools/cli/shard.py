@@ -172,15 +172,11 @@ def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
 
 
 def _table(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_text
-
-    return shard_text(found)
+    return str(found)
 
 
 def _json(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_json
-
-    return shard_json(found)
+    return found.to_json()
 
 
 def _html(found: Sharding) -> str:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
+    from perfc.tools.reports.priced_plan import PricedPlan
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
-    from perfc.tools.reports.report import OUT_OF_MEMORY, Report, format_json
+    from perfc.tools.reports.report import OUT_OF_MEMORY, Report
     from perfc.tools.reports.results import Results
     from perfc.tools.reports.summary import kernel_limit
     from perfc.tools.reports.texts import columns_text
+    from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
     __getattr__ = door(
         __name__,
@@ -37,12 +39,14 @@ else:
                 "format_share",
                 "format_us",
             ),
+            "priced_plan": ("PricedPlan",),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
-            "report": ("OUT_OF_MEMORY", "Report", "format_json"),
+            "report": ("OUT_OF_MEMORY", "Report"),
             "results": ("Results",),
             "summary": ("kernel_limit",),
             "texts": ("columns_text",),
+            "verb_result": ("VerbResult", "format_json"),
         },
     )
 
@@ -50,8 +54,10 @@ __all__ = [
     "NODE_KEYS",
     "OUT_OF_MEMORY",
     "Exporter",
+    "PricedPlan",
     "Report",
     "Results",
+    "VerbResult",
     "bubble_s",
     "columns_text",
     "find_exporter",

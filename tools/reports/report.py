@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -28,6 +27,7 @@ from perfc.tools.reports.exporter import find_exporter
 from perfc.tools.reports.nodes import NODE_KEYS
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.variants import Variant, variants_of
+from perfc.tools.reports.verb_result import VerbResult
 from perfc.tools.run import US, Run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ OUT_OF_MEMORY = "out-of-memory"
 
 
 @attrs.frozen(eq=False)
-class Report:
+class Report(VerbResult):
     """What perfc says of one model on one target.
 
     Times are in microseconds. Everything beyond the time itself is computed
@@ -54,6 +54,7 @@ class Report:
 
     """
 
+    schema: ClassVar[str] = "perfc.report/1"
     run: Run
     analysis: Analysis
 
@@ -102,7 +103,7 @@ class Report:
         interval = self.results.interval
         return interval.low_s * US, interval.high_s * US
 
-    @functools.cached_property
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What there is to say about the model and the analysis."""
         remarks = self.analysis.diagnostics
@@ -131,6 +132,11 @@ class Report:
     def nodes(self) -> list[Json]:
         """One entry per op: when, how long, on what stream, priced by whom."""
         return report_nodes.node_entries(self.results)
+
+    @property
+    def rows(self) -> list[Json]:
+        """The `nodes`."""
+        return self.nodes
 
     @functools.cached_property
     def phases(self) -> list[Json]:
@@ -283,11 +289,9 @@ class Report:
             "summary": self.summary,
         }
 
-    def to_dict(self) -> Json:
-        """Return the report as `perfc.report/1`."""
-        sections = self._sections()
+    def _document(self) -> Json:
         return {
-            **sections,
+            **self._sections(),
             "critical_path": self.critical_path,
             "what_if": self.what_if,
         }
@@ -295,7 +299,6 @@ class Report:
     def _sections(self) -> Json:
         """Return the sections of tables: none is as long as the critical path."""
         return {
-            "schema": "perfc.report/1",
             **self.header,
             "ranks": self.ranks,
             "breakdown": self.breakdown,
@@ -304,28 +307,7 @@ class Report:
             "phases": self.phases,
             "uncertainty": [],
             "coverage": self.coverage,
-            "diagnostics": [
-                {
-                    "level": d.level.value,
-                    "code": d.code,
-                    "message": d.message,
-                    "where": d.where,
-                }
-                for d in self.diagnostics
-            ],
         }
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """Return the report as JSON text, and write it to *path* if given.
-
-        Raises:
-            PerfcError: the file cannot be written; nothing is left behind.
-
-        """
-        text = format_json(self.to_dict())
-        if path is not None:
-            support.write_file(Path(path_text("path", path)), text)
-        return text
 
     def to_trace(self, path: str | Path | None = None) -> str:
         """Return the schedule as Kineto trace JSON, and write it to *path* if given.
@@ -398,18 +380,14 @@ class Report:
         times = f"{self.time_us:.6g} us ({low_us:.6g} to {high_us:.6g})"
         return f"<Report {what}: {times}, bound by {self.bound}>"
 
-    def __str__(self) -> str:
-        return printable(report_table.format_report(*self._told))
+    def _text(self) -> str:
+        return report_table.format_report(*self._told)
 
     @property
     def _told(self) -> tuple[Json, Device, float]:
-        report = {**self._sections(), "what_if": {"ranked": self.to_fix}}
+        ranked = {"what_if": {"ranked": self.to_fix}}
+        report = {**self._head(), **self._sections(), **ranked}
         return report, self.target.device, max(self.bound_shares.values())
-
-    def _repr_html_(self) -> str:
-        import html
-
-        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 @functools.cache
@@ -417,8 +395,3 @@ def _version() -> str:
     import perfc
 
     return perfc.__version__
-
-
-def format_json(value: Json) -> str:
-    """Write JSON the way reports are: keys sorted, indented, final newline."""
-    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"

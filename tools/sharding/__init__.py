@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from perfc.tools.sharding.costs import COSTS
     from perfc.tools.sharding.model import ShardModel, world_of
     from perfc.tools.sharding.page import shard_page
-    from perfc.tools.sharding.report import shard_json, shard_text
-    from perfc.tools.sharding.search import PlanSearch, Sharding, shard
+    from perfc.tools.sharding.report import Sharding
+    from perfc.tools.sharding.search import PlanSearch
+    from perfc.tools.sharding.sharding import shard
 else:
     __getattr__ = door(
         __name__,
@@ -19,8 +20,9 @@ else:
             "costs": ("COSTS",),
             "model": ("ShardModel", "world_of"),
             "page": ("shard_page",),
-            "report": ("shard_json", "shard_text"),
-            "search": ("PlanSearch", "Sharding", "shard"),
+            "report": ("Sharding",),
+            "search": ("PlanSearch",),
+            "sharding": ("shard",),
         },
     )
 
@@ -30,8 +32,6 @@ __all__ = [
     "ShardModel",
     "Sharding",
     "shard",
-    "shard_json",
     "shard_page",
-    "shard_text",
     "world_of",
 ]

@@ -7,8 +7,15 @@ from html import escape
 
 from perfc.planning.plans import size_text
 from perfc.tools.reports import format_us
-from perfc.tools.sharding.report import kinds_of, name_of, on_host, reason, shown_ranks
-from perfc.tools.sharding.search import RankedPlan, Sharding
+from perfc.tools.sharding.report import (
+    Sharding,
+    kinds_of,
+    name_of,
+    on_host,
+    reason,
+    shown_ranks,
+)
+from perfc.tools.sharding.search import RankedPlan
 
 US = 1e6
 _STYLE = """
@@ -37,7 +44,7 @@ def shard_page(found: Sharding) -> str:
         f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>",
         *_ranking(found),
     ]
-    pictured = [one for one in found.plans if one.loads is not None][:_SHOWN]
+    pictured = [one for one in found.ranked if one.loads is not None][:_SHOWN]
     longest_s = max((_longest(one) for one in pictured), default=0.0)
     for one in pictured:
         parts += _plan(one, max(longest_s, 1e-12))
@@ -53,7 +60,7 @@ def _ranking(found: Sharding) -> Iterator[str]:
     yield f"<p>{world.ranks} ranks of {escape(found.model.target.name)}, "
     yield f"{found.model.samples:,} samples on each, {escape(asked.mode)}</p>"
     yield "<table><tr><th>plan<th>step<th>priced by<th>decides<th>tables</tr>"
-    for one in found.plans:
+    for one in found.ranked:
         by = "pipeline" if one.report else "compact model"
         step = format_us(one.step_s * US) + ("" if one.fits else ", does not fit")
         decides = one.decides if one.loads is not None else "-"

@@ -1,19 +1,30 @@
-"""Sharding plans as a table to read, and as `perfc.shard/1`."""
+"""Sharding plans, ranked: as a table to read, and as `perfc.shard/1`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.ir import Diagnostic
+from perfc.ir.support import brief
 from perfc.passes import HBM
 from perfc.planning.plans import plan_text, ranking, size_text
-from perfc.tools.reports import columns_text, format_share, format_us
-from perfc.tools.sharding.search import RankedPlan, Sharding
+from perfc.tools.reports import (
+    PricedPlan,
+    VerbResult,
+    columns_text,
+    format_share,
+    format_us,
+)
+from perfc.tools.sharding.model import ShardModel
+from perfc.tools.sharding.search import Floats, PlanSearch, RankedPlan
 
-SCHEMA = "perfc.shard/1"
+Json: TypeAlias = dict[str, Any]
 US = 1e6
 _BAR = 32
 _LEAST_S = 1e-7
@@ -23,13 +34,77 @@ _RANKS = 32
 """Ranks that are shown one by one; of more the busiest."""
 
 
-def shard_text(found: Sharding) -> str:
-    """Return the ranking, why the best is what it is, and the load of each rank."""
-    best = found.best
-    parts = [_title(found), columns_text(_ranking(found)), *_reasons(found)]
-    parts.append(f"Load of the ranks under {best.name}")
-    parts[-1] += "\n" + columns_text(_loads(best))
-    return "\n\n".join(parts) + "\n"
+@attrs.frozen(eq=False, kw_only=True)
+class Sharding(VerbResult):
+    """Plans of a model, the best first, and how they were found.
+
+    Attributes:
+        model: The model.
+        request: What was searched for.
+        ranked: The plans.
+        room_bytes: What tables may take of each of `MEMORIES` of a rank, [2].
+        dense_bytes: What the rest of the model takes there; None if not asked.
+        seconds: How long the search took.
+
+    """
+
+    __repr__ = brief
+    schema: ClassVar[str] = "perfc.shard/1"
+
+    model: ShardModel
+    request: PlanSearch
+    ranked: tuple[RankedPlan, ...]
+    room_bytes: Floats
+    dense_bytes: float | None
+    seconds: float
+
+    @property
+    def best(self) -> RankedPlan:
+        """The fastest plan that fits."""
+        return self.ranked[0]
+
+    @property
+    def rows(self) -> list[Json]:
+        """What there is to say of each plan."""
+        return [_row(one) for one in self.ranked]
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """What all verbs say of the plans."""
+        return tuple(one.priced for one in self.ranked)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Remarks of the pipeline on the plans that it was asked about, each once."""
+        reports = [one.report for one in self.ranked if one.report]
+        found = [remark for report in reports for remark in report.diagnostics]
+        return tuple(dict.fromkeys(found))
+
+    def _document(self) -> Json:
+        model, host_room = self.model, float(self.room_bytes[1])
+        return {
+            "model": name_of(self),
+            "target": model.target.name,
+            "ranks": model.world.ranks,
+            "ranks_per_node": model.world.per_node,
+            "batch_per_rank": model.samples,
+            "mode": model.request.mode,
+            "tables": len(model.tables),
+            "table_bytes": sum(table.bytes for table in model.tables),
+            "room_bytes_per_rank": float(self.room_bytes[0]),
+            "host_room_bytes_per_rank": host_room if host_room < np.inf else None,
+            "tiers": list(self.request.tiers.names),
+            "dense_bytes_per_rank": self.dense_bytes,
+            "plans": self.rows,
+        }
+
+    def _text(self) -> str:
+        """Return the ranking, why the best is what it is, and the load of each rank."""
+        best = self.best
+        parts = [_title(self), columns_text(_ranking(self)), *_reasons(self)]
+        parts.append(f"Load of the ranks under {best.name}")
+        parts[-1] += "\n" + columns_text(_loads(best))
+        return "\n\n".join(parts) + "\n"
 
 
 def _title(found: Sharding) -> str:
@@ -52,7 +127,7 @@ def _title(found: Sharding) -> str:
 def _host_room(found: Sharding) -> str:
     """Say what host memory tables may take, if any may lie there."""
     allowed = found.request.tiers.names != (HBM,)
-    if not allowed and not any(one.host_bytes.any() for one in found.plans):
+    if not allowed and not any(one.host_bytes.any() for one in found.ranked):
         return ""
     room = float(found.room_bytes[1])
     if room < np.inf:
@@ -85,7 +160,7 @@ def _ranking(found: Sharding) -> list[tuple[str, ...]]:
     ]
     best_s = found.best.step_s
     samples = found.model.samples * found.model.world.ranks
-    for one in found.plans:
+    for one in found.ranked:
         more = one.step_s / best_s - 1
         fullest = size_text(float(one.device_bytes.max()))
         rows.append(
@@ -118,7 +193,7 @@ def _reasons(found: Sharding) -> list[str]:
         lines.append(reason(best))
     if best.host_bytes.any():
         lines.append(on_host(best))
-    if any(one.report is None for one in found.plans):
+    if any(one.report is None for one in found.ranked):
         lines.append(
             "~ is the compact model that the search goes by; without it, the whole "
             "pipeline, all ranks together."
@@ -193,34 +268,12 @@ def shown_ranks(plan: RankedPlan) -> Sequence[int]:
     return sorted(ranking(-seconds)[:_RANKS])
 
 
-def shard_json(found: Sharding) -> str:
-    """Return `perfc.shard/1`."""
-    model, host_room = found.model, float(found.room_bytes[1])
-    document = {
-        "schema": SCHEMA,
-        "model": name_of(found),
-        "target": model.target.name,
-        "ranks": model.world.ranks,
-        "ranks_per_node": model.world.per_node,
-        "batch_per_rank": model.samples,
-        "mode": model.request.mode,
-        "tables": len(model.tables),
-        "table_bytes": sum(table.bytes for table in model.tables),
-        "room_bytes_per_rank": float(found.room_bytes[0]),
-        "host_room_bytes_per_rank": host_room if host_room < np.inf else None,
-        "tiers": list(found.request.tiers.names),
-        "dense_bytes_per_rank": found.dense_bytes,
-        "plans": [_plan_json(one) for one in found.plans],
-    }
-    return json.dumps(document, indent=2) + "\n"
-
-
-def _plan_json(one: RankedPlan) -> dict[str, object]:
+def _row(one: RankedPlan) -> Json:
     listed = plan_text(one.plan, one.model.tables, one.model.world)
     priced = one.loads is not None
     report = one.report
     return {
-        "name": one.name,
+        **one.priced.to_dict(),
         "step_us": one.step_s * US,
         "priced_by": "pipeline" if report else "cost",
         "cost_us": None if one.cost_s is None else one.cost_s * US,
@@ -235,7 +288,7 @@ def _plan_json(one: RankedPlan) -> dict[str, object]:
     }
 
 
-def _ranks_json(one: RankedPlan) -> list[dict[str, object]]:
+def _ranks_json(one: RankedPlan) -> list[Json]:
     lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
     slack_s = one.slack_s
     return [

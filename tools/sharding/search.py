@@ -1,23 +1,19 @@
-"""What `perfc shard` does: search plans, compare them with given ones, say why."""
+"""What a search for plans is asked, and what each plan takes and why."""
 
 from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Target
-from perfc.ir import PerfcError
 from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan
-from perfc.planning.plans import MEMORIES, PlanCost, Tiers, most, ranking, size_text
-from perfc.planning.searches import SEARCHES, Task, search
-from perfc.tools.reports import Report
+from perfc.planning.plans import PlanCost, Tiers, most
+from perfc.tools.reports import PricedPlan, Report
 from perfc.tools.sharding.model import ShardModel
 
 Floats = NDArray[np.float64]
@@ -134,6 +130,22 @@ class RankedPlan:
             return self.report.time_us * 1e-6
         return float("inf") if self.cost_s is None else self.cost_s
 
+    @property
+    def priced(self) -> PricedPlan:
+        """What all verbs say of a plan; its interval if the pipeline was asked."""
+        report, time_us = self.report, self.step_s * 1e6
+        if report is None:
+            return PricedPlan(name=self.name, time_us=time_us)
+        low_us, high_us = report.interval_us
+        return PricedPlan(
+            name=self.name,
+            time_us=time_us,
+            time_us_p05=low_us,
+            time_us_p95=high_us,
+            energy_j=report.summary["energy_j"],
+            peak_memory_bytes=report.memory_use.peak_bytes,
+        )
+
     @functools.cached_property
     def alone_s(self) -> Floats:
         """The step if only one rank had look-ups to do, for each rank, [ranks]."""
@@ -237,187 +249,3 @@ def _held(placement: Placement, model: ShardModel) -> Sequence[int]:
         size = world.per_node
         return [node * size + n for node in placement.places for n in range(size)]
     return placement.places
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Sharding:
-    """Plans of a model, the best first, and how they were found.
-
-    Attributes:
-        model: The model.
-        request: What was searched for.
-        plans: The plans.
-        room_bytes: What tables may take of each of `MEMORIES` of a rank, [2].
-        dense_bytes: What the rest of the model takes there; None if not asked.
-        seconds: How long the search took.
-
-    """
-
-    __repr__ = brief
-
-    model: ShardModel
-    request: PlanSearch
-    plans: tuple[RankedPlan, ...]
-    room_bytes: Floats
-    dense_bytes: float | None
-    seconds: float
-
-    @property
-    def best(self) -> RankedPlan:
-        """The fastest plan that fits."""
-        return self.plans[0]
-
-
-def shard(
-    model: ShardModel,
-    request: PlanSearch,
-    *,
-    say: Callable[[str], None] = lambda _: None,
-    stop: Callable[[], bool] = lambda: False,
-) -> Sharding:
-    """Search plans of a model and rank them with the given ones.
-
-    Args:
-        model: The model.
-        request: What to search for.
-        say: Told what is being done.
-        stop: Whether to take the best plan so far.
-
-    Raises:
-        PerfcError: no plan fits, or a given one does not.
-
-    """
-    say(f"{len(model.tables)} tables: pricing their parts")
-    given = {p.kind for plan in request.given.values() for p in plan.values()}
-    priced = tuple(dict.fromkeys((*request.types, *sorted(given - {DATA_PARALLEL}))))
-    cost = request.cost(model, priced, request.tiers)
-    dense_bytes = None
-    memory_bytes = request.memory_bytes
-    if memory_bytes is None:
-        dense_bytes = model.dense_bytes
-        memory_bytes = _room_bytes(model.target, dense_bytes)
-    asked = (model.tables, cost, model.world, memory_bytes, request.types)
-    task = Task.of(*asked, tiers=request.tiers)
-    room_bytes = task.room_bytes
-    theirs = [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()]
-    for one in theirs:
-        _check_fits(one)
-    begun = time.monotonic()
-    found = search(task, request.method, seconds=request.seconds, say=say, stop=stop)
-    seconds = time.monotonic() - begun
-    plans = [
-        RankedPlan(
-            name=one.name,
-            plan=one.plan,
-            model=model,
-            cost=cost,
-            loads=one.draft.loads,
-            used_bytes=one.draft.used_bytes,
-            room_bytes=room_bytes,
-        )
-        for one in found
-    ]
-    plans = [*_analyzed(plans, request.full, say), *plans[request.full :]]
-    plans += _analyzed(theirs, len(theirs), say)
-    plans = _ranked(plans, whole_first=request.full > 0)
-    return Sharding(
-        model=model,
-        request=request,
-        plans=tuple(plans),
-        room_bytes=room_bytes,
-        dense_bytes=dense_bytes,
-        seconds=seconds,
-    )
-
-
-def _room_bytes(target: Target, dense_bytes: float) -> float:
-    """Return the bytes that a rank has for tables.
-
-    Raises:
-        PerfcError: it has none.
-
-    """
-    usable_bytes = target.device.memory.usable_bytes
-    if dense_bytes < usable_bytes:
-        return usable_bytes - dense_bytes
-    msg = (
-        f"no room for tables: the rest of the step takes {size_text(dense_bytes)} "
-        f"of a rank, {target.name} has {size_text(usable_bytes)}; use a smaller batch"
-    )
-    raise PerfcError(msg)
-
-
-def _ranked(plans: Sequence[RankedPlan], *, whole_first: bool) -> list[RankedPlan]:
-    """Return plans, the fastest first; of equals the search's, then by name.
-
-    What is analyzed whole may come first: its step is no estimate of the search's.
-    """
-    found = sorted(plans, key=lambda one: (one.name not in SEARCHES, one.name))
-    found = [found[n] for n in ranking([one.step_s for one in found])]
-    return sorted(found, key=lambda one: whole_first and one.report is None)
-
-
-def _analyzed(
-    plans: Sequence[RankedPlan], most: int, say: Callable[[str], None]
-) -> list[RankedPlan]:
-    """Run the whole pipeline on the first few plans, if it has not been."""
-    found: list[RankedPlan] = []
-    for one in plans[:most]:
-        say(f"analyzing the plan {one.name}")
-        report = one.report or one.model.report(one.plan)
-        found.append(attrs.evolve(one, report=report))
-    return found
-
-
-def _given(
-    name: str, plan: Plan, model: ShardModel, cost: PlanCost, room_bytes: Floats
-) -> RankedPlan:
-    """Price a plan of the user's.
-
-    Data-parallel tables have no price in the search: of these plans the whole pipeline
-    says what they take, in memory too.
-    """
-    ranks = model.world.ranks
-    made = RankedPlan(
-        name=name,
-        plan=plan,
-        model=model,
-        cost=cost,
-        loads=None,
-        used_bytes=np.zeros((ranks, len(MEMORIES))),
-        room_bytes=room_bytes,
-    )
-    if any(placement.kind == DATA_PARALLEL for placement in plan.values()):
-        report = model.report(plan)
-        peak_bytes = max(use.peak_bytes for use in report.memory_uses)
-        used_bytes = max(0.0, peak_bytes - model.dense_bytes)
-        used = np.tile((used_bytes, 0.0), (ranks, 1))
-        return attrs.evolve(made, used_bytes=used, report=report)
-    loads = np.zeros((ranks, len(cost.resources)))
-    used = np.zeros((ranks, len(MEMORIES)))
-    for table in model.tables:
-        for one in cost.shards(table, plan[table.name]):
-            loads[one.rank] += one.loads
-            used[one.rank] += (one.memory_bytes, one.host_bytes)
-    return attrs.evolve(made, loads=loads, used_bytes=used)
-
-
-def _check_fits(plan: RankedPlan) -> None:
-    """Refuse a given plan that exceeds the memory of a rank.
-
-    Raises:
-        PerfcError: it does; the rank, and by how much, are named.
-
-    """
-    if plan.fits:
-        return
-    excess = plan.used_bytes - plan.room_bytes
-    memory = int(np.argmax(excess.max(axis=0)))
-    rank = int(np.argmax(excess[:, memory]))
-    most, room = float(plan.used_bytes[rank, memory]), float(plan.room_bytes[memory])
-    where = " of the host's memory" if MEMORIES[memory] == "host" else ""
-    msg = (
-        f"plan {plan.name} does not fit: tables take {size_text(most)} of rank "
-        f"{rank}{where}, they may take {size_text(room)}"
-    )
-    raise PerfcError(msg)

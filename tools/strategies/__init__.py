@@ -8,33 +8,26 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.strategies.models import StrategyModels
-    from perfc.tools.strategies.parallel import (
-        outcome,
-        parallel_json,
-        parallel_text,
-        ranked,
-    )
-    from perfc.tools.strategies.report import strategies_json, strategies_text
-    from perfc.tools.strategies.strategies import Question, compare
+    from perfc.tools.strategies.parallel import MadMaxComparison
+    from perfc.tools.strategies.question import Question
+    from perfc.tools.strategies.report import Comparison
+    from perfc.tools.strategies.strategies import compare
 else:
     __getattr__ = door(
         __name__,
         {
             "models": ("StrategyModels",),
-            "parallel": ("outcome", "parallel_json", "parallel_text", "ranked"),
-            "report": ("strategies_json", "strategies_text"),
-            "strategies": ("Question", "compare"),
+            "parallel": ("MadMaxComparison",),
+            "question": ("Question",),
+            "report": ("Comparison",),
+            "strategies": ("compare",),
         },
     )
 
 __all__ = [
+    "Comparison",
+    "MadMaxComparison",
     "Question",
     "StrategyModels",
     "compare",
-    "outcome",
-    "parallel_json",
-    "parallel_text",
-    "ranked",
-    "strategies_json",
-    "strategies_text",
 ]

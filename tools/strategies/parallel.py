@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import attrs
 
 from perfc.frontends.reference import MadMaxStep
+from perfc.ir import Diagnostic
+from perfc.ir.support import brief
 from perfc.passes.timing import TimeConstants, link_graphs, solve
-from perfc.tools.reports import columns_text
-
-SCHEMA = "perfc.parallel/1"
+from perfc.tools.reports import PricedPlan, VerbResult, columns_text
 
 _FREE = TimeConstants(stream_gap_s=0.0, graph_gap_s=0.0, launch_latency_s=0.0)
 """Times between tasks: none, for there is no host."""
@@ -21,6 +21,11 @@ _COMPUTE: tuple[str, ...] = ("gemm", "emb")
 _COLLECTIVES: tuple[str, ...] = (
     *("all_to_all", "all_reduce"),
     *("all_gather", "reduce_scatter"),
+)
+
+_HEADER = (
+    *("strategy", "step", "samples/s", "computes", "communicates", "exposed"),
+    "weights",
 )
 
 
@@ -56,7 +61,7 @@ class Outcome:
         """Whether the weights fit in memory; nothing else is counted."""
         return self.weight_bytes <= self.step.system.memory_bytes
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> dict[str, Any]:
         """Return a row of `perfc.parallel/1`."""
         return {
             "strategy": str(self.step.strategy),
@@ -85,39 +90,66 @@ def outcome(step: MadMaxStep) -> Outcome:
     )
 
 
-def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Return the outcomes, those that fit first, the fastest first."""
-    return sorted(outcomes, key=lambda one: (not one.fits, one.step_s))
+@attrs.frozen(eq=False)
+class MadMaxComparison(VerbResult):
+    """Strategies compared as MAD-Max compares them.
 
+    Attributes:
+        outcomes: What a step takes: what fits first, the fastest first.
 
-def parallel_json(outcomes: Sequence[Outcome]) -> str:
-    """Return `perfc.parallel/1`."""
-    step = outcomes[0].step
-    document = {
-        "schema": SCHEMA,
-        "compat": "madmax",
-        "model": step.model.name,
-        "system": step.system.name,
-        "ranks": step.ranks,
-        "batch": step.batch,
-        "mode": "training" if step.training else "inference",
-        "strategies": [one.as_json() for one in outcomes],
-    }
-    return json.dumps(document, indent=2) + "\n"
+    """
 
+    __repr__ = brief
+    schema: ClassVar[str] = "perfc.parallel/1"
 
-def parallel_text(outcomes: Sequence[Outcome]) -> str:
-    """Return a table, and what it is of."""
-    step = outcomes[0].step
-    mode = "training step" if step.training else "inference"
-    title = (
-        f"{step.model.name}: {mode} of {step.batch:,} samples on {step.ranks:,} "
-        f"{step.system.gpu} ({step.system.name}), by the rules of MAD-Max"
-    )
-    header = ("strategy", "step", "samples/s", "computes", "communicates", "exposed")
-    rows: list[tuple[str, ...]] = [(*header, "weights")]
-    rows += [_row(one) for one in outcomes]
-    return f"{title}\n\n{columns_text(rows)}\n"
+    outcomes: tuple[Outcome, ...]
+
+    @classmethod
+    def of(cls, steps: Iterable[MadMaxStep]) -> MadMaxComparison:
+        """Schedule steps, and rank them."""
+        found = map(outcome, steps)
+        return cls(tuple(sorted(found, key=lambda one: (not one.fits, one.step_s))))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """What there is to say of each strategy."""
+        return [one.as_json() for one in self.outcomes]
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """What all verbs say of the strategies; the rules tell a time alone."""
+        return tuple(
+            PricedPlan(name=str(one.step.strategy), time_us=one.step_s * 1e6)
+            for one in self.outcomes
+        )
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Remarks: the rules have none."""
+        return ()
+
+    def _document(self) -> dict[str, Any]:
+        step = self.outcomes[0].step
+        return {
+            "compat": "madmax",
+            "model": step.model.name,
+            "system": step.system.name,
+            "ranks": step.ranks,
+            "batch": step.batch,
+            "mode": "training" if step.training else "inference",
+            "plans": [one.to_dict() for one in self.plans],
+            "strategies": self.rows,
+        }
+
+    def _text(self) -> str:
+        step = self.outcomes[0].step
+        mode = "training step" if step.training else "inference"
+        title = (
+            f"{step.model.name}: {mode} of {step.batch:,} samples on {step.ranks:,} "
+            f"{step.system.gpu} ({step.system.name}), by the rules of MAD-Max"
+        )
+        rows = [_HEADER, *map(_row, self.outcomes)]
+        return f"{title}\n\n{columns_text(rows)}\n"
 
 
 def _row(one: Outcome) -> tuple[str, ...]:

@@ -120,6 +120,8 @@ class Pricer:
             parameters_bytes=report.memory_use.parameters_bytes,
             peak_bytes=report.memory_use.peak_bytes,
             limit_bytes=self.limit_bytes,
+            energy_j=totals["energy_j"],
+            diagnostics=report.analysis.diagnostics,
         )
         _collect()
         return price

@@ -1,62 +1,149 @@
-"""Compared strategies as text and as `perfc.parallel/1`."""
+"""Compared strategies: as text and as `perfc.parallel/1`."""
 
 from __future__ import annotations
 
-import json
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from perfc.planning.strategies import Left, Refused, Strategy, StrategyPrice
+import attrs
+
+from perfc.ir import Diagnostic
+from perfc.ir.support import brief
+from perfc.passes.pipeline_spec import format_pipeline
+from perfc.planning.strategies import Findings, Left, Refused, Strategy, StrategyPrice
 from perfc.tools.reports import (
+    PricedPlan,
+    VerbResult,
     columns_text,
     format_bytes,
     format_percent,
     format_quantity,
     format_us,
 )
-from perfc.tools.strategies.parallel import SCHEMA
-from perfc.tools.strategies.strategies import GB, Comparison
+from perfc.tools.strategies.pricer import Pricer
+from perfc.tools.strategies.question import GB, Question
 
 Json: TypeAlias = dict[str, Any]
+_SAID = (
+    *("batch", "pooling", "mode", "optimizer", "dtype", "runtime", "inputs"),
+    *("overheads", "target", "ranks", "dims", "overrides", "passes"),
+)
+"""Fields of a request that a printed command repeats, in this order."""
+
 _US = 1e6
 _WIDTH = 96
 _REASONS = 8
 
 
-def strategies_json(compared: Comparison) -> str:
-    """Return `perfc.parallel/1`."""
-    asked, found = compared.question, compared.findings
-    document = {
-        "schema": SCHEMA,
-        "model": compared.pricer.models.program.name,
-        "system": asked.target.name,
-        "ranks": max(asked.ranks),
-        "sizes": list(asked.ranks),
-        "batch": asked.request.batch,
-        "mode": asked.request.mode,
-        "dtype": asked.request.dtype,
-        "runtime": asked.request.runtime,
-        "optimizer": asked.request.optimizer,
-        "objective": asked.objective.name,
-        "memory_limit_bytes": compared.pricer.limit_bytes,
-        "usd_per_gpu_hour": asked.usd_per_hour,
-        "interrupted": found.interrupted,
-        "strategies": [_row_json(compared, price) for price in found.ranked],
-        "not_priced": [_left_json(left) for left in found.left],
-        "refused": [
-            {**_named(refused.strategy), "reason": refused.reason}
-            for refused in found.refused
-        ],
-    }
-    return json.dumps(document, indent=2) + "\n"
+@attrs.frozen(eq=False)
+class Comparison(VerbResult):
+    """What was asked, and found.
+
+    Attributes:
+        question: The question.
+        pricer: Who priced.
+        findings: Prices, and what has none.
+
+    """
+
+    __repr__ = brief
+    schema: ClassVar[str] = "perfc.parallel/1"
+
+    question: Question
+    pricer: Pricer
+    findings: Findings
+
+    @property
+    def rows(self) -> list[Json]:
+        """What there is to say of each strategy that was priced."""
+        return [_row(self, price) for price in self.findings.ranked]
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """What all verbs say of the strategies."""
+        return tuple(map(_priced_plan, self.findings.ranked))
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Remarks on the model as the strategies spread it, each once."""
+        ranked = self.findings.ranked
+        found = [remark for price in ranked for remark in price.diagnostics]
+        return tuple(dict.fromkeys(found))
+
+    def passes(self, strategy: Strategy) -> list[str]:
+        """Return the passes of a strategy as `--pass` takes them."""
+        own = strategy.passes(self.pricer.gpus_per_node)
+        made = self.question.models.ordered(own, replicas=True)
+        texts = [format_pipeline([p]) for p in made]
+        return [*texts, *self.question.request.passes]
+
+    def command(self, strategy: Strategy) -> str:
+        """Return the command that analyzes a strategy in full."""
+        pricer = self.pricer
+        asked = attrs.evolve(
+            self.question.request,
+            batch=None if pricer.fixed else pricer.samples(strategy),
+            ranks=strategy.ranks,
+            passes=tuple(self.passes(strategy)),
+        )
+        return shlex.join(["perfc", "analyze", asked.model, *asked.words(*_SAID)])
+
+    def _document(self) -> Json:
+        asked, found = self.question, self.findings
+        return {
+            "model": self.pricer.models.program.name,
+            "system": asked.target.name,
+            "ranks": max(asked.ranks),
+            "sizes": list(asked.ranks),
+            "batch": asked.request.batch,
+            "mode": asked.request.mode,
+            "dtype": asked.request.dtype,
+            "runtime": asked.request.runtime,
+            "optimizer": asked.request.optimizer,
+            "objective": asked.objective.name,
+            "memory_limit_bytes": self.pricer.limit_bytes,
+            "usd_per_gpu_hour": asked.usd_per_hour,
+            "interrupted": found.interrupted,
+            "plans": [one.to_dict() for one in self.plans],
+            "strategies": self.rows,
+            "not_priced": [_left_json(left) for left in found.left],
+            "refused": [
+                {**_named(refused.strategy), "reason": refused.reason}
+                for refused in found.refused
+            ],
+        }
+
+    def _text(self) -> str:
+        """Return a table, what is not in it and why, and how to look closer."""
+        found = self.findings
+        parts = [_title(self), *_tables(self, found.ranked)]
+        parts += [_listing("Not priced", _not_priced(self, found.left))]
+        parts += [_listing("Cannot be", _cannot_be(found.refused))]
+        if found.best is not None:
+            parts.append(f"The first in full:\n  {self.command(found.best.strategy)}")
+        if found.interrupted:
+            parts.append("Interrupted: this is what has been priced so far.")
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _priced_plan(price: StrategyPrice) -> PricedPlan:
+    return PricedPlan(
+        name=str(price.strategy),
+        time_us=price.step_s * _US,
+        time_us_p05=price.low_s * _US,
+        time_us_p95=price.high_s * _US,
+        energy_j=price.energy_j,
+        peak_memory_bytes=price.peak_bytes,
+    )
 
 
 def _named(strategy: Strategy) -> Json:
     return {"strategy": str(strategy), "ranks": strategy.ranks}
 
 
-def _row_json(compared: Comparison, price: StrategyPrice) -> Json:
+def _row(compared: Comparison, price: StrategyPrice) -> Json:
     usd = compared.question.usd_per_hour
     per_million = None if usd is None else price.usd_per_million(usd)
     return {
@@ -87,19 +174,6 @@ def _left_json(left: Left) -> Json:
         "step_us_at_least": None if bound is None else bound.step_s * _US,
         "memory_bytes_at_least": None if bound is None else bound.peak_bytes,
     }
-
-
-def strategies_text(compared: Comparison) -> str:
-    """Return a table, what is not in it and why, and how to look closer."""
-    found = compared.findings
-    parts = [_title(compared), *_tables(compared, found.ranked)]
-    parts += [_listing("Not priced", _not_priced(compared, found.left))]
-    parts += [_listing("Cannot be", _cannot_be(found.refused))]
-    if found.best is not None:
-        parts.append(f"The first in full:\n  {compared.command(found.best.strategy)}")
-    if found.interrupted:
-        parts.append("Interrupted: this is what has been priced so far.")
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _title(compared: Comparison) -> str:

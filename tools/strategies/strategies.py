@@ -2,135 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 
-import attrs
-
-from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
 from perfc.ir.node_kinds import (
     is_embedding_bag,
 )
-from perfc.ir.program import MAX_RANKS
-from perfc.ir.support import brief
-from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import (
-    PRICE,
     Findings,
-    Objective,
     Refused,
     Search,
     Strategy,
     StrategySpace,
     read_strategy,
 )
-from perfc.tools.analysis import check_world
-from perfc.tools.request import TRAINING, Request
-from perfc.tools.strategies.models import StrategyModels
+from perfc.tools.request import TRAINING
 from perfc.tools.strategies.pricer import Pricer
-
-_SAID = (
-    *("batch", "pooling", "mode", "optimizer", "dtype", "runtime", "inputs"),
-    *("overheads", "target", "ranks", "dims", "overrides", "passes"),
-)
-"""Fields of a request that a printed command repeats, in this order."""
-
-GB = 1e9
-"""Bytes of a gigabyte, as `--memory` counts them."""
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Question:
-    """What is asked of strategies.
-
-    Attributes:
-        models: The model, and how it is asked for.
-        target: The machine.
-        ranks: Numbers of GPUs.
-        objective: What is best.
-        texts: Strategies to price in any case.
-        method: How to search for others; None for not at all.
-        limit: How many to price; None for no limit.
-        microbatches: Their numbers to try; none for a few of the program's choice.
-        memory_gb: What a GPU may need, if not all it has.
-        usd_per_hour: What a GPU costs, if that is known.
-
-    """
-
-    __repr__ = brief
-
-    models: StrategyModels
-    target: Target
-    ranks: tuple[int, ...]
-    objective: Objective = attrs.field(factory=Objective)
-    texts: Sequence[str] = ()
-    method: str | None = None
-    limit: int | None = None
-    microbatches: tuple[int, ...] = ()
-    memory_gb: float | None = None
-    usd_per_hour: float | None = None
-
-    @property
-    def request(self) -> Request:
-        """How the model is asked for; its batch is that of all GPUs together."""
-        return self.models.request
-
-    def check(self) -> None:
-        """Refuse what no strategy could answer.
-
-        Raises:
-            PerfcError: it asks for prices of GPUs that it does not give, or for ranks
-                that the machine has not.
-
-        """
-        if self.objective.name == PRICE and self.usd_per_hour is None:
-            msg = (
-                "--objective price needs --price-per-hour USD, what one GPU costs: "
-                "sheets of systems have no prices"
-            )
-            raise UsageError(msg)
-        for count in self.ranks:
-            if count > MAX_RANKS:
-                msg = f"--ranks {count}: expected at most {MAX_RANKS:,}"
-                raise UsageError(msg)
-            check_world(count, self.target)
-
-
-@attrs.frozen(eq=False)
-class Comparison:
-    """What was asked, and found.
-
-    Attributes:
-        question: The question.
-        pricer: Who priced.
-        findings: Prices, and what has none.
-
-    """
-
-    __repr__ = brief
-
-    question: Question
-    pricer: Pricer
-    findings: Findings
-
-    def passes(self, strategy: Strategy) -> list[str]:
-        """Return the passes of a strategy as `--pass` takes them."""
-        own = strategy.passes(self.pricer.gpus_per_node)
-        made = self.question.models.ordered(own, replicas=True)
-        texts = [format_pipeline([p]) for p in made]
-        return [*texts, *self.question.request.passes]
-
-    def command(self, strategy: Strategy) -> str:
-        """Return the command that analyzes a strategy in full."""
-        pricer = self.pricer
-        asked = attrs.evolve(
-            self.question.request,
-            batch=None if pricer.fixed else pricer.samples(strategy),
-            ranks=strategy.ranks,
-            passes=tuple(self.passes(strategy)),
-        )
-        return shlex.join(["perfc", "analyze", asked.model, *asked.words(*_SAID)])
+from perfc.tools.strategies.question import GB, Question
+from perfc.tools.strategies.report import Comparison
 
 
 def compare(question: Question, progress: Callable[[str], None]) -> Comparison:

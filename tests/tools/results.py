@@ -1,0 +1,78 @@
+"""A result of each verb whose results have one form, made in Python."""
+
+from __future__ import annotations
+
+import perfc
+from perfc.costmodels import load_target
+from perfc.costmodels.reference import madmax_model, madmax_system
+from perfc.frontends.reference import MadMaxStep, strategies
+from perfc.planning.plans import Tiers
+from perfc.tools.request import Request
+from perfc.tools.sharding import (
+    COSTS,
+    PlanSearch,
+    Sharding,
+    ShardModel,
+    shard,
+    world_of,
+)
+from perfc.tools.strategies import (
+    Comparison,
+    MadMaxComparison,
+    Question,
+    StrategyModels,
+    compare,
+)
+
+
+def report() -> perfc.Report:
+    """Return a report of a training step."""
+    name = "dlrm-ddp:tables=4,rows=1000"
+    return perfc.analyze(name, "v100", mode="training", batch=64)
+
+
+def sharding() -> Sharding:
+    """Return plans of many tables, of which the best is analyzed whole."""
+    target = load_target("dgx-a100")
+    asked = Request(model="dlrm-ddp:tables=26,rows=1000", batch=64, mode="training")
+    search = PlanSearch(
+        types=("table_wise",),
+        memory_bytes=None,
+        tiers=Tiers(("hbm",)),
+        method="greedy",
+        seconds=1.0,
+        given={},
+        full=1,
+        cost=COSTS["physical"],
+    )
+    model = ShardModel(request=asked, target=target, world=world_of(target, 2))
+    return shard(model, search)
+
+
+def comparison() -> Comparison:
+    """Return strategies of a small transformer."""
+    small = "gpt2:layers=2,hidden=64,heads=4,seq=32,vocab=503"
+    asked = Request(model=small, batch=8, mode="training", target="dgx-a100")
+    question = Question(
+        models=StrategyModels.read(asked),
+        target=load_target("dgx-a100"),
+        ranks=(2,),
+        method="fast",
+    )
+    return compare(question, lambda _: None)
+
+
+def madmax() -> MadMaxComparison:
+    """Return strategies by the rules of MAD-Max."""
+    system = madmax_system("zionex")
+    return MadMaxComparison.of(
+        MadMaxStep(
+            model=madmax_model("dlrm_i"),
+            system=system,
+            ranks=8,
+            strategy=strategy,
+            batch=4096,
+            training=True,
+        )
+        for strategy in strategies(8, system.gpus_per_node)
+    )

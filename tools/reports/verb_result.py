@@ -1,0 +1,102 @@
+"""What every verb answers with: a table, ranked plans, remarks and a document."""
+
+from __future__ import annotations
+
+import abc
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import attrs
+
+from perfc.ir import Diagnostic, support
+from perfc.ir.support import path_text, printable
+
+if TYPE_CHECKING:
+    from perfc.tools.reports.priced_plan import PricedPlan
+
+Json: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, Any]
+
+
+class VerbResult(abc.ABC):
+    """The result of a verb. A class of it is frozen, pickled, and its `repr` one line.
+
+    Attributes:
+        schema: Name and version of the document. Keys are added to it, never changed.
+
+    """
+
+    __slots__ = ()
+    schema: ClassVar[str]
+
+    @property
+    @abc.abstractmethod
+    def rows(self) -> Sequence[Row]:
+        """The table: the same keys in each row, units in their names."""
+
+    @property
+    def plans(self) -> Sequence[PricedPlan]:
+        """What a search ranked, the best first; empty of a verb without a search."""
+        return ()
+
+    @property
+    @abc.abstractmethod
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """What there is to say about the input and the result."""
+
+    @abc.abstractmethod
+    def _document(self) -> Json:
+        """Return the document but for `schema` and `diagnostics`."""
+
+    @abc.abstractmethod
+    def _text(self) -> str:
+        """Return the table that the command line prints."""
+
+    def to_dict(self) -> Json:
+        """Return the document: data of its own, as JSON has it, keys sorted."""
+        found: Json = _sorted({**self._head(), **self._document()})
+        return found
+
+    def _head(self) -> Json:
+        """Return the schema and the remarks, which every document has."""
+        remarks = [
+            {**attrs.asdict(one), "level": one.level.value} for one in self.diagnostics
+        ]
+        return {"schema": self.schema, "diagnostics": remarks}
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the document as JSON text, and write it to *path* if given.
+
+        Raises:
+            PerfcError: the file cannot be written; nothing is left behind.
+
+        """
+        text = format_json({**self._head(), **self._document()})
+        if path is not None:
+            support.write_file(Path(path_text("path", path)), text)
+        return text
+
+    def __str__(self) -> str:
+        return printable(self._text())
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def format_json(value: Json) -> str:
+    """Write JSON the way results are: keys sorted, indented, final newline."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _sorted(value: Any) -> Any:  # noqa: ANN401 - any part of a document
+    """Return a copy whose mappings are in the order of their keys."""
+    if isinstance(value, dict):
+        entries = cast("Json", value)
+        return {key: _sorted(entries[key]) for key in sorted(entries)}
+    if isinstance(value, list | tuple):
+        return [_sorted(one) for one in cast("Sequence[Any]", value)]
+    return value
