@@ -25,7 +25,7 @@ class StreamSchedule(Pass):
     Attributes:
         contention: Whether collectives and kernels that run side by side slow each
             other down: they share SMs, device memory, links and NICs, and collectives
-            wait for room (`sharing.py`).
+            wait for room (`sharing.py`). Without collectives nothing changes.
         high_priority: Streams that go first in that, as `comm`; several with commas
             between.
 
@@ -39,7 +39,7 @@ class StreamSchedule(Pass):
     requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE})
 
-    contention: bool = False
+    contention: bool = True
     high_priority: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -57,8 +57,8 @@ class StreamSchedule(Pass):
         costs = ctx.get(KERNEL_COST, program)
         duration_s = task_durations(hosted, costs)
         timeline = link(hosted, ctx.target)
-        if self.contention:
-            first = self._first(timeline)
+        first = self._first(timeline)
+        if self.contention and any(members for _, members in timeline.stages):
             demands = timing.demands_of(timeline, costs, ctx.target, first)
             shared = timing.share(timeline, duration_s, demands)
             timeline, duration_s = timing.with_waits(timeline, shared), shared.taken_s

@@ -116,7 +116,7 @@ def analyse(case: Case, target: Target = TARGET) -> Result:
     facts = Annotations()
     facts.set(HOSTED, program, case.hosted, None)
     facts.set(KERNEL_COST, program, case.costs, None)
-    passes = (StreamSchedule(), CriticalPath(), TimeInterval())
+    passes = (StreamSchedule(contention=False), CriticalPath(), TimeInterval())
     manager = PassManager(passes, given=frozenset({HOSTED, KERNEL_COST}))
     manager.run(program, target, annotations=facts)
     return Result(

@@ -60,7 +60,7 @@ def savings_of(case: Case, sites: int = ALL) -> Savings:
     facts = Annotations()
     facts.set(HOSTED, program, case.hosted, None)
     facts.set(KERNEL_COST, program, case.costs, None)
-    passes = (StreamSchedule(), CriticalPath(), WhatIf(sites=sites))
+    passes = (StreamSchedule(contention=False), CriticalPath(), WhatIf(sites=sites))
     manager = PassManager(passes, given=frozenset({HOSTED, KERNEL_COST}))
     manager.run(program, TARGET, annotations=facts)
     return facts.get(WHAT_IF, program, None)
