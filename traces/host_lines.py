@@ -197,7 +197,7 @@ def _start(segment: Segment) -> float:
 
 
 def _end(line: list[Segment], steps: Sequence[Step]) -> None:
-    """Go on to the end of the last iteration, behind the last op and call."""
+    """Extend a line to the end of the last iteration, after its last op and call."""
     last = line[-1]
     if steps and steps[-1].thread == last.thread and steps[-1].end_us > last.end_us:
         end_us = steps[-1].end_us

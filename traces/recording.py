@@ -132,9 +132,9 @@ class _Recording:
         return found
 
     def _add_lost(self, stream: Stream, until_us: float) -> None:
-        """Put work without a call on its stream, ahead of what began at *until_us*.
+        """Put work without a call on its stream, before what began at *until_us*.
 
-        What it waited for is not known, so it keeps the distance that was measured.
+        It keeps the measured distance, since its causes on other streams are unknown.
         """
         lost = self._lost[stream]
         while lost and lost[-1].start_us < until_us:
@@ -223,7 +223,7 @@ class _Recording:
             self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
 
     def _place(self, call: RuntimeCall, task: int) -> None:
-        """Note where a call, and what it issued, was called: in the op around it."""
+        """Note the source of a call and of what it issued: that of the op around it."""
         op = self._waits.inner.get(id(call))
         place = call.place if op is None or op.place is NOWHERE else op.place
         if place is not NOWHERE:
@@ -367,7 +367,7 @@ class _Recording:
         return self._ops[id(op)]
 
     def _state_unblocked(self) -> None:
-        """Let calls that waited, for the queue or a copy, state what others take."""
+        """Give calls that waited, for the queue or a copy, the usual time of others."""
         graph = self.graph
         blocked = set(self._unblocked)
         names = {graph.detail[task] for task in blocked}

@@ -129,7 +129,7 @@ class StreamWaits:
         self._compute = busiest[0][0] if busiest else None
 
     def _look_ahead(self) -> tuple[dict[int, Stream], set[int]]:
-        """Return the stream launched to behind each wait, and ops with collectives."""
+        """Return the stream launched to after each wait, and ops with collectives."""
         following: dict[Thread, Stream] = {}
         anywhere: Stream | None = None
         found: dict[int, Stream] = {}
@@ -201,7 +201,7 @@ class StreamWaits:
             self._wait(call)
 
     def event_tasks(self, call: RuntimeCall) -> Sequence[int]:
-        """Return the tasks that the event a host waits for stands behind, if known."""
+        """Return the tasks that precede the event a host waits for, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.record in self._recorded:
             return self._until(call, self._recorded[told.record])
