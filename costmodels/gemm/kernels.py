@@ -119,8 +119,8 @@ def _fastest(
 ) -> Candidate[float]:
     """Return the seconds of the fastest kernel, of equals the first, if below *best_s*.
 
-    As `_candidates`, with the sum cut or whole; but no more is worked out of a kernel
-    than shows that another is faster.
+    The formulas are those of `_candidates`, with the sum cut or whole. A kernel is
+    given up as soon as another one is known to be faster.
     """
     batch, m, n, k, _, _ = size
     step_s, write_s, moved_s, row_bytes, partial_s = work
@@ -261,7 +261,7 @@ def _risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
 
 
 def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
-    """Return the least time of each product, and whose it is."""
+    """Return the least time of each GEMM, and the terms of the kernel that has it."""
     compute_s, memory_s, loads_s = found
     total_s = np.maximum(np.maximum(compute_s, memory_s), loads_s)
     best = total_s.argmin(axis=0)
