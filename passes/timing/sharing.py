@@ -142,10 +142,10 @@ def share(
 
 
 def with_waits(timeline: Timeline, shared: Shared) -> Timeline:
-    """Return a timeline in which collectives wait for room as they were found to.
+    """Return a timeline in which collectives wait for room as they do in *shared*.
 
-    Tasks are solved in the order of their starts, since what runs when a collective
-    comes may have been issued behind it.
+    Tasks are solved in the order of their starts, since a kernel that runs when a
+    collective comes may have been issued after it.
     """
     if not shared.waits:
         return timeline

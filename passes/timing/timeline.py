@@ -88,7 +88,7 @@ class TimeConstants:
 
     Attributes:
         stream_gap_s: Seconds between two tasks of a busy stream.
-        graph_gap_s: The same where one call issued both.
+        graph_gap_s: Seconds between them where one call issued both.
         launch_latency_s: Seconds from the end of a call to what it issued.
         synchronous: Whether a call returns only when its kernel is done.
 
@@ -202,7 +202,7 @@ def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
 def _gaps_s(
     graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
 ) -> list[float]:
-    """Return the gap behind the task *before* each task: where both are busy."""
+    """Return the gap after the predecessor of each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
     behind_busy = busy & (before >= 0) & busy[before]
     issue = integers(graph.issue)
@@ -332,7 +332,7 @@ def _waits_for(timeline: Timeline, members: tuple[int, ...]) -> Iterator[int]:
 def _deadlock(
     groups: dict[str, tuple[int, ...]], stack: list[int], state: bytearray, first: int
 ) -> str:
-    """Name the groups on the circle, which runs from *first* to the stack's end."""
+    """Name the groups on the cycle, which runs from *first* to the stack's end."""
     # A node can lie deeper in the stack too, put there but not yet taken up.
     begin = len(stack) - 1 - stack[::-1].index(first)
     circle = {node for node in stack[begin:] if state[node] == 1}
