@@ -19,7 +19,7 @@ _WRITTEN_US = 1e-3
 """Traces are written to the nanosecond."""
 
 _ULPS = 2
-"""How far a sum of two decimals is from the decimal that it is, at most."""
+"""Units in the last place by which a sum of two decimals is off, at most."""
 
 
 def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
@@ -36,6 +36,9 @@ def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
         for work in works
         if work.correlation in began
     ]
+    # The least delay would be moved by one launch that was recorded wrongly, and the
+    # mean by kernels that waited in their queue; the first tenth is that of idle
+    # streams.
     if len(delays) < _FEWEST:
         return 0.0
     tenth = statistics.quantiles(delays, n=_TENTH)[0]
@@ -43,9 +46,9 @@ def skew_us(calls: Iterable[RuntimeCall], works: Sequence[DeviceWork]) -> float:
 
 
 def overlaps(works: Iterable[DeviceWork]) -> tuple[int, float]:
-    """Return how many works begin before the one in front on their stream has ended.
+    """Return how many works begin before the previous one on their stream has ended.
 
-    And by how many microseconds, in all.
+    The second number is by how many microseconds they do, in all.
 
     Args:
         works: In the order of their starts.

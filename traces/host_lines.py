@@ -1,4 +1,4 @@
-"""What each thread of the host did, as one line of segments without holes.
+"""Each thread of the host as one line of segments without holes.
 
 An op at the top of a thread is taken apart as in a host profile: T2 up to its first
 launch, T5 between launches, T3 behind the last one, T0 for one that launches nothing;
@@ -197,7 +197,7 @@ def _start(segment: Segment) -> float:
 
 
 def _end(line: list[Segment], steps: Sequence[Step]) -> None:
-    """Go on to the end of the last iteration, behind the last op and call."""
+    """Extend a line to the end of the last iteration, after its last op and call."""
     last = line[-1]
     if steps and steps[-1].thread == last.thread and steps[-1].end_us > last.end_us:
         end_us = steps[-1].end_us
@@ -245,10 +245,15 @@ def _handed(gap: Segment, other: list[Segment], first: int, last: int) -> Segmen
     """Hand over from *gap* to a run of *other*, and back; return the way back."""
     end = other[last]
     before = other[first - 1] if first else None
+    # The main thread waits from here on: its time after the run starts when that has
+    # ended, whatever the run takes in a replay.
     back = Segment(gap.thread, end.end_us, gap.end_us, gap.op, gap=Gap.HAND_BACK)
     back.behind = end
+    # The other thread's idle time up to the run is no overhead of its own, but the time
+    # that the hand-over takes.
     if before is not None and before.gap in _IDLE:
         before.gap, before.start_us = Gap.HAND_OVER, gap.start_us
         before.behind = gap
+    # What is left of the gap has no length, but remains as the task to wait for.
     gap.end_us = gap.start_us
     return back

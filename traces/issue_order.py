@@ -52,10 +52,14 @@ def waits_in_graph(works: Sequence[DeviceWork]) -> list[int]:
     found: list[int] = []
     ended: dict[Stream, list[int]] = {}
     for number, work in enumerate(works):
+        # Only the last to end can have released the work: the others ended earlier, and
+        # an edge from one of them would not move it.
         done = [_last_done(queue, works, work) for queue in ended.values()]
         last = max(done, key=lambda n: works[n].end_us if n >= 0 else 0.0, default=-1)
         own = ended.setdefault(work.stream, [])
         is_other = last >= 0 and works[last].stream != work.stream
+        # If the predecessor on its own stream ended later, that one explains the start,
+        # and an edge to another stream would be invented.
         later = not own or works[last].end_us > works[own[-1]].end_us
         found.append(last if is_other and later else -1)
         own.append(number)

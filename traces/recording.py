@@ -132,9 +132,9 @@ class _Recording:
         return found
 
     def _add_lost(self, stream: Stream, until_us: float) -> None:
-        """Put work without a call on its stream, ahead of what began at *until_us*.
+        """Put work without a call on its stream, before what began at *until_us*.
 
-        What it waited for is not known, so it keeps the distance that was measured.
+        It keeps the measured distance, since its causes on other streams are unknown.
         """
         lost = self._lost[stream]
         while lost and lost[-1].start_us < until_us:
@@ -166,6 +166,8 @@ class _Recording:
         return (self._done[id(segment.behind)],)
 
     def _call(self, segment: Segment, call: RuntimeCall) -> None:
+        # A call that synchronises issues nothing. It has to be known as a wait, because
+        # its measured length is mostly time of the device, which a replay may change.
         awaited = self._awaited(call)
         if awaited:
             done_us = max(self.end_us[task] for task in awaited)
@@ -180,11 +182,16 @@ class _Recording:
             blocks(call.name, work) and work.start_us < segment.end_us
             for work in works[:1]
         )
+        # A stream's queue has room for so many launches. A host that runs further ahead
+        # blocks in the call until the oldest one has ended.
         after: set[int] = set()
         for work in works:
             queue = self._on_stream[work.stream]
             if len(queue) >= QUEUE:
                 after.add(queue[-QUEUE])
+        # The call of a blocking copy is cut in two: up to the begin of the copy the
+        # host issues it, from there on it waits, as long as the copy takes in a replay.
+        # Clocks that disagree may put the begin outside of the call, hence the limits.
         returned_us = segment.end_us
         if blocking:
             returned_us = min(works[-1].start_us, segment.end_us)
@@ -199,12 +206,16 @@ class _Recording:
             detail=call.name,
         )
         self._done[id(segment)] = task
+        # What one call issued to several streams is a CUDA graph. Its inner edges have
+        # no calls of their own and are derived from when its parts ran.
         issued: list[int] = []
         for work, other in zip(works, waits_in_graph(works), strict=True):
             held = self._issue(call, work, task, [issued[other]] if other >= 0 else [])
             issued.append(len(self.graph) - 1)
             after.update(held if blocking else ())
         self._place(call, task)
+        # Such a call contains waiting. Its length is replaced by that of calls that did
+        # not wait, lest a replay count the wait twice: in the call and by the edge.
         if any(self.end_us[t] > segment.start_us for t in after):
             self._unblocked.append(task)
         if blocking:
@@ -212,7 +223,7 @@ class _Recording:
             self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
 
     def _place(self, call: RuntimeCall, task: int) -> None:
-        """Note where a call, and what it issued, was called: in the op around it."""
+        """Note the source of a call and of what it issued: that of the op around it."""
         op = self._waits.inner.get(id(call))
         place = call.place if op is None or op.place is NOWHERE else op.place
         if place is not NOWHERE:
@@ -356,7 +367,7 @@ class _Recording:
         return self._ops[id(op)]
 
     def _state_unblocked(self) -> None:
-        """Let calls that waited, for the queue or a copy, state what others take."""
+        """Give calls that waited, for the queue or a copy, the usual time of others."""
         graph = self.graph
         blocked = set(self._unblocked)
         names = {graph.detail[task] for task in blocked}

@@ -39,7 +39,7 @@ _BACKWARD = "autograd::engine::evaluate_function"
 
 
 CLOCKS_US = constants("traces").number("clocks_us")
-"""How long after a wait was over that which was waited for may have ended, as measured:
+"""Microseconds by which the end of a task may lie after that of a wait for it, since
 clocks of a host and of its devices disagree by up to as much (`traces/clock.py`)."""
 
 
@@ -103,13 +103,13 @@ class StreamWaits:
     _recorded: dict[int, tuple[_Awaited, ...]] = attrs.field(
         factory=dict[int, "tuple[_Awaited, ...]"], init=False
     )
-    """What events stand behind, by the call that records them."""
+    """Tasks that events stand for, by the call that records them."""
     _event: dict[Thread, Stream] = attrs.field(factory=dict[Thread, Stream], init=False)
     _pending: dict[Stream, list[_Awaited]] = attrs.field(
         factory=dict[Stream, list[_Awaited]], init=False
     )
     _ended_us: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
-    """When the work of each task had ended, as measured."""
+    """Measured end of the work of each task."""
 
     def __attrs_post_init__(self) -> None:
         """Look ahead: what lies in which op, and what each thread launches next."""
@@ -129,7 +129,7 @@ class StreamWaits:
         self._compute = busiest[0][0] if busiest else None
 
     def _look_ahead(self) -> tuple[dict[int, Stream], set[int]]:
-        """Return the stream launched to behind each wait, and ops with collectives."""
+        """Return the stream launched to after each wait, and ops with collectives."""
         following: dict[Thread, Stream] = {}
         anywhere: Stream | None = None
         found: dict[int, Stream] = {}
@@ -148,6 +148,8 @@ class StreamWaits:
 
     def after(self, call: RuntimeCall, work: DeviceWork) -> tuple[int, ...]:
         """Return the tasks that *work*, which *call* issues, has to wait for."""
+        # A wait holds up whatever its stream gets next, and only that: what follows is
+        # after it in the order of the stream anyway.
         waited = self._pending.pop(work.stream, [])
         current = self._current.get(call.thread)
         untold = not self._is_told or call.thread in self._untold
@@ -186,16 +188,20 @@ class StreamWaits:
         if is_record(call.name):
             current = self._current.get(call.thread)
             stream = self._recorded_on.get(call.correlation, current)
+            # An event also stands for waits that its stream has been given, but that no
+            # work follows yet.
             if stream is not None:
                 behind = (*self._end(stream, told=True), *self._pending.get(stream, ()))
                 self._recorded[call.correlation] = behind
+            # Rules that guess use events of the current stream only: one of another
+            # stream is named by the trace, which needs no guess.
             if stream is not None and stream == current:
                 self._event[call.thread] = stream
         elif is_stream_wait(call.name):
             self._wait(call)
 
     def event_tasks(self, call: RuntimeCall) -> Sequence[int]:
-        """Return the tasks that the event a host waits for stands behind, if known."""
+        """Return the tasks that precede the event a host waits for, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.record in self._recorded:
             return self._until(call, self._recorded[told.record])
@@ -274,14 +280,18 @@ class StreamWaits:
         return True
 
     def _side(self, call: RuntimeCall, stream: Stream) -> None:
+        # Popped, since an event explains one wait: a second one is for something else.
         recorded = self._event.pop(call.thread, None)
         if recorded is not None and recorded != stream:
             self._let_wait(stream, recorded, _Awaited(self._last[recorded]))
             return
+        # The compute stream would be the most recent almost always, and collectives
+        # have rules of their own, so neither is guessed here.
         for other in reversed(self._order):
             task = self._last[other]
             if other in (stream, self._compute) or other in self._collectives:
                 continue
+            # A stream that has waited for this task already needs no second wait.
             if self._seen.get((stream, other), -1) < task:
                 self._let_wait(stream, other, _Awaited(task))
                 return

@@ -277,7 +277,7 @@ def attention_seconds(
 
 
 class _Blocks(NamedTuple, Generic[Number]):
-    """How a kernel is cut: blocks, each of a tile of queries through its keys."""
+    """Blocks that a kernel is cut into, each of a tile of queries through its keys."""
 
     queries: Number
     """Queries of a head, or of all heads that share keys."""
@@ -298,7 +298,7 @@ class _Blocks(NamedTuple, Generic[Number]):
     number: Number
     """Number of blocks."""
     row_s: Number
-    """What a step takes for one query of a tile, on one SM."""
+    """Seconds of a step for one query of a tile, on one SM."""
     fill_s: Number
     """Start and end of a block."""
 
@@ -313,8 +313,11 @@ def _formula_seconds(  # noqa: PLR0913 - all are of one formula
     fastest: bool = False,
 ) -> Number:
     blocks = _blocks(kernels, target, parameters, tiles, maths)
+    # Memory is a bound beside the compute of the blocks, not a part of it: loads of the
+    # next step overlap with the products of this one.
     read_s = stream_seconds(kernels.bytes, target, maths)
     moved_s, sms = read_s / parameters.memory_share, target.device.sm_count
+    # The memory-efficient kernel loads nothing ahead and never splits keys.
     if tiles.waits:
         found = maths.most(_waiting_seconds(blocks, sms, tiles, maths), moved_s)
     else:
@@ -324,6 +327,9 @@ def _formula_seconds(  # noqa: PLR0913 - all are of one formula
         if fastest:  # which need not split
             whole_s = _whole_seconds(blocks, sms, maths)
             found = maths.least(found, maths.most(whole_s, moved_s))
+        # Few queries, as in decoding, have a kernel of their own that spreads keys over
+        # the SMs. Pricing it takes as long as all of the above, so it is left out where
+        # nothing needs it.
         few = blocks.queries <= tiles.few_queries
         if maths.any(few):
             few_s = _few_seconds(blocks, read_s, sms, parameters, tiles, maths)
@@ -403,12 +409,15 @@ def _split_seconds(
     """
     most, least, ceil = maths.most, maths.least, maths.ceil
     queries, steps = blocks.queries, blocks.steps
+    # A split uses SMs that a single wave would leave idle; each part needs one step at
+    # least.
     splits = least(most(maths.floor(sms / blocks.number), 1.0), steps)
     if not tiles.splits:
         splits = maths.where(queries < blocks.kv_len, splits, 1.0)
     walked = ceil(steps / splits)
     if not tiles.splits:  # no sooner than as many keys as queries, which are not split
         walked = most(walked, ceil(least(queries, blocks.seen) / blocks.keys))
+    # Every part starts and ends as a block does, so the fill is not divided.
     waves = _waves(blocks.number * splits / sms, maths)
     return waves * (walked * blocks.rows * blocks.row_s + blocks.fill_s), splits
 

@@ -63,12 +63,15 @@ def ring_switches(
 
     def switch(one: int, other: int) -> Floats:
         """Return from where on *other* is said to be faster than *one*."""
+        # Where the other is not faster per byte either, there is no such size:
+        # infinity.
         saved = 1 / rates[one] - 1 / rates[other]
         later = np.maximum(starts_s[other] - starts_s[one], 0.0)
         found = np.full(len(c), np.inf)
         np.divide(later, saved, out=found, where=saved > 0)
         return found
 
+    # LL128 is chosen for some size only if it overtakes LL before Simple does.
     to_ll128, to_simple = switch(0, 1), switch(0, 2)
     between = (to_ll128 < to_simple) & (not pcie)
     leaves_ll = np.where(between, to_ll128, to_simple)
@@ -94,6 +97,8 @@ def by_protocol(
     by_ll, by_ll128, by_simple = ways
     leaves_ll, leaves_ll128 = leaves
     between = leaves_ll128 > leaves_ll
+    # NCCL's choice may be a slow one just below a switch. Without these caps a search
+    # for the best plan would find it faster to send more.
     last = by_simple(leaves_ll128)
     then = np.where(between, np.minimum(by_ll128(leaves_ll), last), last)
     first = np.minimum(by_ll(wire), then)

@@ -72,7 +72,7 @@ class Installation:
 
     @property
     def links(self) -> Links:
-        """What the model sees of it, with which its rows were weighed."""
+        """Links as the model sees them, with which the rows were compared."""
         return _links_of(self.device, bool(self.fabric), self.ll_by_peer)
 
     def far(self, c: Collectives) -> Floats:
@@ -150,6 +150,9 @@ class CollectiveModel:
         known = np.zeros(len(c), dtype=np.bool_)
         seen, told, far = known.copy(), known.copy(), np.ones(len(c))
         for part, one in self._installed(c, kernels.text(SOFTWARE), target, system):
+            # The factor compares rows with the model on the links where they were
+            # measured. It is carried over to other links, but does not make them
+            # measured ones.
             asked, chosen = c.take(part), attrs.evolve(links, ll_by_peer=one.ll_by_peer)
             factor = np.exp(one.rows.rising_log_factor(asked, one.links, p))
             seconds[part] = collective_seconds(asked, chosen, p) * factor
@@ -165,6 +168,7 @@ class CollectiveModel:
             seconds *= np.exp(factor_of(c, _links_for(mine, links, target), p))
             known |= mine.covers(c)
             told[:] = True
+        # No fitted system joins its GPUs in this way, so that prices are less certain.
         foreign = (system.topology == PCIE) | (c.nodes > 1)
         away = np.where(seen, np.where(known, 0.0, far), foreign)
         switched = near_switch(c, links, p) & ~known

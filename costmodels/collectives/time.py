@@ -1,4 +1,4 @@
-"""What a collective takes on the links of a system, as NCCL does it.
+"""Seconds of a collective on the links of a system, as NCCL runs it.
 
 NCCL sends by one of three protocols. LL and LL128 put a flag beside every 4 or 120
 bytes, so that a receiver sees data the moment it arrives; Simple moves large pieces and
@@ -91,7 +91,7 @@ figure of the hybrid cube mesh; members are neighbours in the numbering of devic
 _QUAD = 4
 
 _NEAR = _CONSTANTS.number("near_switch")
-"""How many times as long as a ring NVLS may take to count as possibly chosen."""
+"""Multiple of a ring's time up to which NVLS counts as possibly chosen."""
 
 
 def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
@@ -133,12 +133,15 @@ def _simple_s(
 
 
 def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
+    # In a broadcast no rank has a share of its own that is copied into the result.
     rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
     own = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks)
     copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
     moved_byte_s = _moved_s(own / copy, c, links, p) / c.wire
     # Threads of LL and LL128 pass on what they send, and copy the own share like it.
     passed = 1 + own / c.wire
+    # LL128 is limited by its threads or by the links, whichever is slower; its flags
+    # take a part of the links' rate.
     channels = p.ring_ll128_channels * links.ll128_bytes_per_s * links.rate
     ll128_byte_s = np.maximum(
         links.ll128 * passed / channels, 1 / (_LL128_SHARE * rate)
@@ -163,6 +166,8 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     def by_simple(sent: Floats) -> Floats:
         return simple_s + sent * (1 / (p.ring_simple_rate * rate) + moved_byte_s)
 
+    # The switch between protocols follows NCCL's own estimates, which may be wrong, and
+    # not the least of these times.
     ways = (by_ll, by_ll128, by_simple)
     return by_protocol(c.wire, ways, _ring_switches(c, links))
 

@@ -216,9 +216,14 @@ class ConvModel:
         """Return the seconds of the algorithm that the launch names, or the fastest."""
         p = self.parameters or conv_parameters()
         sizes = _sizes_of(kernels, window, maths)
+        # A launch that names its algorithm is believed: that was chosen by the
+        # lowering, or it was measured. Otherwise the fastest one that the sizes allow
+        # is taken.
         named = kernels.text("algorithm")
         known = one_of(named, ALGORITHMS)
         winograd = fits_winograd(kernels) & (named == "")
+        # Few of the fitted rows have channels that fill Winograd's tiles; the others
+        # compute padding, which the fit has taken for work.
         filled = (sizes.c_in % _FILLED == 0) & (sizes.c_out % _FILLED == 0)
         aligned = maths.where(filled, self.aligned, 1.0)
         fastest = window * math.inf
@@ -229,6 +234,7 @@ class ConvModel:
                 taken = known == asked  # by name, or where nothing known is named
             else:
                 factor, taken = aligned, winograd | asked
+            # For a single kernel this skips the algorithms that it cannot take.
             if maths.any(taken):
                 found = seconds_of(sizes, target, p, maths) * factor
                 fastest = maths.where(taken, maths.least(fastest, found), fastest)

@@ -1,4 +1,4 @@
-"""What each kernel of a menu takes for a product, and which is the fastest.
+"""Seconds of each kernel of a menu for a GEMM, and which kernel is the fastest.
 
 The formulas of `products`: what is of machine and kernel is worked out once, what is of
 the product once for all kernels. The best of a menu is found in arrays for many
@@ -26,7 +26,7 @@ _SHORT_S = 1e-4
 
 
 _Work: TypeAlias = tuple[Number, ...]
-"""What belongs to a product whichever kernel computes it; as `Size`.
+"""Terms of a GEMM's time that do not depend on the kernel; shaped as `Size`.
 
 Seconds of a step of the depth, of an output at the sheet's rate; to write an output; of
 the bytes that must move, with all SMs; bytes of an operand's row; seconds to write and
@@ -34,8 +34,9 @@ read the sums of one part. A plain tuple, as `Candidate`.
 """
 
 Candidate: TypeAlias = tuple[Number, Number, Number]
-"""What one kernel takes for a product to compute, read and load; or each kernel, shape
-(kernels, rows). A plain tuple: one with names takes three times as long to make."""
+"""Seconds that one kernel takes for a GEMM to compute, read and load; or those of each
+kernel, shape (kernels, rows). A plain tuple: one with names takes three times as long
+to make."""
 
 _ENDLESS = (math.inf, math.inf, math.inf)
 
@@ -55,11 +56,13 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None, slowed=True)
     seconds: Floats = _together(found, machine, ARRAYS).min(axis=0)
+    # Any number of parts up to the one that fills the SMs may be chosen: were it that
+    # one alone, a GPU with more SMs would have to cut finer and could become slower.
     most = _parts(sizes.k, choices, machine, tiles) if splits else np.ones(1)
     for parts in _EVEN_PARTS:
         possible = most >= parts
         rows = np.flatnonzero(possible.any(axis=0))
-        if not len(rows):
+        if not len(rows):  # the numbers ascend, so larger ones are not possible either
             break
         some = tuple(column[rows] for column in work)
         each = np.full((1, 1), float(parts))
@@ -67,6 +70,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
             sizes.k[rows], some, machine, tiles[:, rows], each, slowed=True
         )
         cut_s = _together(cut, machine, ARRAYS) + machine.split_s
+        # All kernels are priced at once, also those for which there are too many parts.
         cut_s[~possible[:, rows]] = math.inf
         seconds[rows] = np.minimum(seconds[rows], cut_s.min(axis=0))
     return seconds + machine.start_s
@@ -79,6 +83,8 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
     found = _candidates(sizes.k, work, machine, tiles, None)
     total_s, chosen = _best(found)
     extra_s = np.full(len(total_s), machine.start_s)
+    # A split moves the same bytes and more, so it cannot win where the best whole
+    # kernel is within the cost of a split of the time that the bytes take.
     rows = np.flatnonzero(total_s > work[2] + machine.split_s)
     if splits and len(rows):
         tiles, depth = tiles[:, rows], sizes.k[rows]
@@ -113,8 +119,8 @@ def _fastest(
 ) -> Candidate[float]:
     """Return the seconds of the fastest kernel, of equals the first, if below *best_s*.
 
-    As `_candidates`, with the sum cut or whole; but no more is worked out of a kernel
-    than shows that another is faster.
+    The formulas are those of `_candidates`, with the sum cut or whole. A kernel is
+    given up as soon as another one is known to be faster.
     """
     batch, m, n, k, _, _ = size
     step_s, write_s, moved_s, row_bytes, partial_s = work
@@ -125,19 +131,24 @@ def _fastest(
         min(k // _LEAST_DEPTH, machine.most_parts),
     )
     added_s, best = 0.0, _ENDLESS
+    # Pricing one GEMM is the hot path of searches. Bounds that cost a few operations
+    # skip most kernels without changing which one is found.
     for step_least, least, share, kernel in machine.listed:
+        # The bound holds for all later kernels, too. Not for a split: its depth, and
+        # with it `deep_s`, is another one for each kernel.
         if not cut and deep_s * step_least + output_s * least > best_s:
             break
         per_row, per_column, at_once, per_full, full, steep, step, load_s = kernel
         blocks = tiles = ceil(m * per_row) * ceil(n * per_column) * batch
         if cut:
+            # Parts are for SMs that would be idle; more of them would only queue up.
             parts = min(int(at_once * machine.sm_count / tiles), most)
             if parts <= 1:
                 continue
             blocks, added_s = tiles * parts, partial_s * parts
             deep_s = ceil(k / parts * per_step) * step_s
         each_s = deep_s * step + output_s
-        if blocks * share * each_s > best_s:
+        if blocks * share * each_s > best_s:  # as if tiles filled all SMs evenly
             continue
         per_sm = blocks * per_sm_count
         rounds = ceil(per_sm) * per_full
@@ -148,8 +159,10 @@ def _fastest(
         missing = cube if steep == 3.0 else _risen(empty, steep, FLOATS)  # noqa: PLR2004
         outputs = (outputs - missing) * full
         compute_s = outputs * each_s
+        # Kernels that load ahead fill their pipeline for the first tiles of an SM only.
         if not stages_again:
             compute_s += fill_s * (min(full, outputs))
+        # Few blocks have too few loads in flight to draw the memory's whole rate.
         busy = per_sm * per_stream
         memory_s = (moved_s / busy if busy < 1 else moved_s) + added_s
         loads_s = tiles * (row_bytes * load_s)
@@ -248,7 +261,7 @@ def _risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
 
 
 def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
-    """Return the least time of each product, and whose it is."""
+    """Return the least time of each GEMM, and the terms of the kernel that has it."""
     compute_s, memory_s, loads_s = found
     total_s = np.maximum(np.maximum(compute_s, memory_s), loads_s)
     best = total_s.argmin(axis=0)

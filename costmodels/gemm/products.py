@@ -96,7 +96,7 @@ class Products:
 
     @property
     def size(self) -> Size[Floats]:
-        """What the formulas read."""
+        """Sizes as the formulas read them."""
         b, m, n, k = self.sizes
         return Size(b, m, n, k, self.bytes, self.peak)
 
@@ -115,7 +115,7 @@ class Products:
 
 
 class _Kind(NamedTuple):
-    """What decides which kernels a library has without tensor cores."""
+    """Properties of a GEMM that decide which kernels it has without tensor cores."""
 
     batched: bool = False
     transposed: bool = False
@@ -135,6 +135,8 @@ def simt_seconds(
     across the matrix's lines is one of parts, which a second kernel adds up. *fastest*
     asks for the kernel that takes least (`fastest_of_many`).
     """
+    # Machines with the shipped parameters are made once per target; those of a fit or
+    # of a search for a better GPU differ from call to call.
     shipped = not fastest and p is simt_parameters(wide=is_wide(target))
     seconds = np.empty(len(products))
     kinds = np.stack(
@@ -145,6 +147,7 @@ def simt_seconds(
             products.biased,
         ]
     )
+    # Rows of a kind share a menu of kernels and are priced in one set of arrays.
     for kind in _KINDS:
         rows = (kinds == np.array([kind]).T).all(axis=0)
         if not rows.any():
@@ -156,9 +159,13 @@ def simt_seconds(
             else _simt_machine(target, p, each, fastest=fastest)
             for each in _beside(kind, p)
         ]
+        # cuBLAS does not split batches: their matrices fill the SMs side by side.
         splits = not kind.batched
         found = [_seconds(part, machine, splits=splits) for machine in machines]
         seconds[rows] = functools.reduce(np.maximum, found)
+    # A GEMV kernel has no tiles to pad: it streams the matrix at the memory's rate.
+    # Where the sum runs across rows, each block has a part of every result, which are
+    # joined.
     vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, _Kind())
@@ -270,7 +277,7 @@ def _shipped_simt_machine(target: Target, kind: _Kind) -> Machine:
 
 
 _SIMT = {kind: functools.partial(_shipped_simt_machine, kind=kind) for kind in _KINDS}
-"""What makes the machine of each kind of products."""
+"""Functions that make the machine of each kind of GEMMs."""
 
 
 def _tensor_machine(

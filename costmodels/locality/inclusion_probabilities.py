@@ -114,6 +114,8 @@ def _raced(bins: RankBins, count: int) -> Floats:
     early = _EARLY * min(typical, 1 / head[0])
     late = typical * (_LATE if len(tail) else _LATE_OF_ALL)
     steps = math.ceil(math.log(late / early) / _STEP)
+    # The moments are evenly spaced in their logarithm, because popular and rare rows
+    # arrive at times that are orders of magnitude apart.
     times = np.geomspace(early, late, steps + 1)
     spans = math.log(late / early) / steps * times
     spans[0] = spans[0] / 2 + early  # nobody has arrived before
@@ -127,6 +129,8 @@ def _raced(bins: RankBins, count: int) -> Floats:
     ).sum(1)
     rest = missed[_HEAD:] @ (spans * before[-1].sum(axis=0))
     found = np.minimum(bins.probability * np.concatenate([first, rest]), 1.0)
+    # The shares must add up to the rows drawn, which a sum over moments meets only
+    # approximately.
     scaled: Floats = found * (count / float(found @ bins.rows))
     return np.minimum(scaled, 1.0)
 
@@ -136,6 +140,8 @@ def _left_out(shares: Floats, arrived: Floats) -> Iterator[Floats]:
     if len(shares) == 1:
         yield arrived
         return
+    # The rows of one half are joined once for all rows of the other, so that n rows
+    # take n log n joins instead of n squared.
     half = len(shares) // 2
     for mine, others in (
         (slice(half), shares[half:]),

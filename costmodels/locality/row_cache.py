@@ -94,7 +94,7 @@ def cold_misses(
     curve = row_curve(popularity, rows, pooling)
     until = curve.lookups_until(cached)
     touched = curve.touched(lookups)
-    if until >= lookups:
+    if until >= lookups:  # the cache is never full, so every new row misses once
         return touched
     # A cache of few rows: what it holds is no average, and told one by one.
     missed = (
@@ -107,7 +107,7 @@ def cold_misses(
 
 @attrs.frozen
 class BatchFill:
-    """What a cache that is filled batch by batch does in a batch.
+    """Rows that a cache fetches in a batch, if it is filled batch by batch.
 
     Attributes:
         window: Batches whose rows it holds; below 1 a batch does not fit.
@@ -136,13 +136,15 @@ def batch_fill(curve: RowCurve, cached: float, lookups: float) -> BatchFill:
     until = curve.lookups_until(cached)
     if math.isinf(until):
         return BatchFill(until, touched, 0.0, 0.0)
+    # The rows of a window that is longer by this batch, less those of the window
+    # itself: a batch fetches what the window before it has not touched.
     fetched = min(curve.touched(until + lookups) - curve.touched(until), touched)
     return BatchFill(until / lookups, touched, fetched, max(touched - cached, 0.0))
 
 
 @attrs.frozen
 class LookAhead:
-    """What a cache that knows the next batches does in a batch (BagPipe, SOSP 2023).
+    """Rows of a cache that knows the next batches, in one batch (BagPipe, SOSP 2023).
 
     Attributes:
         fetched: Rows that no batch of the window before has brought.

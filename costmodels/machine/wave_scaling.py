@@ -110,6 +110,8 @@ def wave_ratio(  # noqa: PLR0913 - the launch, and two GPUs
     if blocks < min(waves):  # less than a wave on both: only the longest SM counts
         longest = [math.ceil(blocks / d.sm_count) for d in (origin, destination)]
         return float((clocks * longest[1] / longest[0]) ** (1 - gamma))
+    # With a wave or more the rates of the whole devices decide. As in Habitat, waves
+    # are not rounded up: one block more would make the ratio jump by a wave.
     memory = origin.memory.bytes_per_s / destination.memory.bytes_per_s
     compute = clocks * origin.sm_count / destination.sm_count
     return float(memory**gamma * compute ** (1 - gamma))

@@ -73,6 +73,8 @@ def _price_in_arrays(
 ) -> None:
     """Price the rows that are left, all that a model claims at once."""
     bounded = ~todo.pending  # those that were priced one by one
+    # Names break ties, so that the price of a kernel does not depend on the order in
+    # which plugins are found.
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
         rows = todo.for_ops(model.ops)
         if not len(rows):
@@ -85,6 +87,9 @@ def _price_in_arrays(
         if len(rows):
             with plugin_at_work(f"cost model {model.name!r}", model):
                 estimate = model.estimate(offered, target)
+            # A plugin may return NaN or too few rows, which has to be reported by its
+            # name before anything is computed from it. Intervals and calibration
+            # describe the errors of models, so measured rows are exempt.
             _check(model, offered, estimate)
             if model.name != MEASURED_NAME:
                 if is_built_in(model):
@@ -102,6 +107,8 @@ def _price_in_arrays(
             f"asked: {', '.join(model.name for model in models) or 'none'}"
         )
         raise PerfcError(message)
+    # The bound of flops and bytes is applied to all rows at once, except those whose
+    # plugin brings a bound of its own, which may well be lower.
     raised = at_least_bound(result.seconds, table, target)
     result.seconds = np.where(bounded, result.seconds, raised)
 

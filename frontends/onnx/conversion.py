@@ -87,6 +87,9 @@ def _means_the_same(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
 
 
 def _converted(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+    # The converter serializes the model on the way in and out, and protobuf limits a
+    # message to 2 GB. So large weights are sent without their elements and put back
+    # afterwards.
     tensors, functions = list(model.graph.initializer), list(model.functions)
     _replace(model.graph.initializer, map(_without_elements, tensors))
     _declare_domains(model, version)

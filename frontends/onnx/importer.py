@@ -78,7 +78,7 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
 
 @attrs.define(eq=False)
 class _File:
-    """What all graphs of one file share.
+    """State that all graphs of one file share.
 
     Attributes:
         functions: The model's own functions.
@@ -175,6 +175,9 @@ class _Importer:
             for name, attribute in attributes.items()
             if attribute.proto.type == onnx.AttributeProto.GRAPH
         }
+        # A graph of an op that is not modelled is not read, but what it reads of this
+        # one is an operand all the same: it has to be computed, and must stay in
+        # memory.
         regions = self._regions(proto, op, graphs) if op in REGIONS else {}
         captured = self._captured(proto) if graphs and not regions else ()
         names = self._result_names(proto)
@@ -190,6 +193,8 @@ class _Importer:
             constants=self.file.constants,
             opset=self.scope.opset,
         )
+        # ONNX defines many ops by others. A definition is read only where perfc has no
+        # op, since an op's own cost model knows the kernel that libraries run for it.
         if not lower_node(node):
             function = self._definition(proto, node) if default else None
             if function is not None:

@@ -23,7 +23,7 @@ from perfc.ir.text.reader import Reader
 from perfc.ir.types import MAX_RANK, MemorySpace, TensorType, parse_dtype
 
 _LASTING = {PARAM: "parameter", BUFFER: "buffer", CONST: "const", "state": "state"}
-"""What stays from iteration to iteration, by its keyword."""
+"""Values that stay from iteration to iteration, by keyword."""
 _TYPE = re.compile(r"([a-z0-9.]+)\[(.*)\](?:@([a-z]+))?")
 
 
@@ -148,6 +148,7 @@ def _value(reader: Reader, graph: Graph) -> Value:
 
 
 def _node(reader: Reader, graph: Graph) -> None:
+    # A node takes many times the memory of its text, so the budget is spent first.
     reader.nodes += 1
     spend("nodes", reader.nodes)
     results: list[str] = []
@@ -166,6 +167,7 @@ def _node(reader: Reader, graph: Graph) -> None:
     regions = _regions(reader, graph, op) if reader.at("region") else ()
     types = _result_types(reader, len(results)) if results else []
     location = _location(reader) if reader.accept("loc") else NOWHERE
+    # The graph checks its own rules; only the reader knows the line that breaks one.
     try:
         node = graph.add(
             op, operands, results, attributes, regions=regions, location=location

@@ -53,7 +53,7 @@ class Rows:
 
 @attrs.frozen(eq=False)
 class Tables:
-    """What becomes of the gradients of embedding tables.
+    """Destination of the gradients of embedding tables.
 
     Attributes:
         rows: Tables whose gradients are rows; a rule that meets one puts them here
@@ -78,7 +78,7 @@ class Site:
         node: The node.
         grads: The gradient of each result; None where nothing wants that result.
         wanted: The operands that want one.
-        tables: What becomes of the gradients of tables.
+        tables: Destination of the gradients of tables.
 
     """
 
@@ -174,7 +174,7 @@ class Backward:
     _ahead: dict[Node, dict[int, Value]] = attrs.field(
         factory=dict[Node, "dict[int, Value]"], init=False
     )
-    """What nodes send whose gradients have been written before their turn."""
+    """Gradients that nodes send which were computed ahead of their turn."""
 
     def run(self, loss: Value) -> Mapping[Value, Value]:
         """Return the dense gradient of each parameter that *loss* depends on."""
@@ -222,9 +222,14 @@ class Backward:
         return [value for value in node.operands if value in self.needing]
 
     def _step(self, node: Node) -> None:
+        # Every reader of the results comes later in forward, so all of them have sent
+        # their part by now and the sums are complete.
         grads = tuple(self._pending.pop(value, None) for value in node.results)
         operands = enumerate(node.operands)
         wanted = frozenset(i for i, value in operands if value in self.needing)
+        # A node that was computed ahead of its turn finds its gradients in `_ahead`.
+        # One without any still counts as a sender below, since others wait for
+        # `_awaited` of its operands to become 0.
         sent = self._ahead.pop(node, {})
         if any(grad is not None for grad in grads):
             site = Site(self.tape, node, grads, wanted, self.tables)
@@ -232,6 +237,8 @@ class Backward:
                 sent, wanted = self._around_sum(site), wanted - {0}
             else:
                 sent = self._sent(site)
+        # Handing over is a second loop, because a node may read one parameter twice:
+        # its gradient is complete only when both operands have received theirs.
         for index in sorted(wanted):
             here = self.tape.location
             self._receive(node, index, sent.get(index))
@@ -252,6 +259,10 @@ class Backward:
         As Megatron's `LinearWithGradAccumulationAndAsyncCommunication`: what ranks add
         up is under way while the product that is the weight's gradient runs.
         """
+        # The order of nodes is the order of issue: the gradient of the input has to
+        # come first for its all-reduce to start, and that of the weight after the
+        # all-reduce to run beside it. So the node that would issue it is stepped ahead
+        # of its turn.
         node, shared = site.node, site.x.producer
         assert shared is not None  # noqa: S101 - asked before
         width = typed(site.out).shape[-1]
@@ -337,6 +348,9 @@ class Backward:
 
     def _added(self, value: Value, held: Value, grad: Value) -> Value:
         """Add *grad* to the sum so far: see `accumulate` of PyTorch's InputBuffer."""
+        # The first gradient may be a view that autograd holds together with its base.
+        # After the addition the sum is a tensor of its own, so only the first one
+        # counts.
         free = value not in self._views and self._is_free(value, held)
         in_place: dict[str, AttrValue] = {"in_place": True} if free else {}
         self._views.discard(value)
@@ -344,6 +358,9 @@ class Backward:
 
     def _is_free(self, value: Value, held: Value) -> bool:
         """Whether the sum so far is dense and nothing else will be read from it."""
+        # Writing into memory that another pending gradient shares would change that
+        # one: the gradient of an addition, for example, is sent to both of its
+        # operands.
         source = _storage(held)
         if source is None:
             return False

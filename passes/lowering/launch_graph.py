@@ -105,6 +105,8 @@ class Lowering:
         if communicates(graph):
             self._communication = Communication(self.graph, self._thread, self._stream)
             self._communication.begin(graph)
+        # Parameters of one type are one slot, so that layers that repeat are equal
+        # sites, each of which is worked out once.
         weights: dict[TensorType | None, Slot] = {}
         for value in (*graph.parameters, *graph.states):
             slot = weights.get(value.type)
@@ -119,6 +121,8 @@ class Lowering:
             if seconds is not None:
                 self._stand_still(node, seconds)
                 continue
+            # A view without a call was put in by a transform: eager PyTorch has no op
+            # for it, which would cost the host time.
             if node.op == "view" and not node.attributes.get("call"):
                 self._pass_by(node)
                 continue

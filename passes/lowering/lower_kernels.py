@@ -177,11 +177,16 @@ class LowerKernels(Pass):
         if rank.ops is None:  # RankClass refuses it
             msg = f"ranks {rank.ranks} have no graph"
             raise VerifyError(msg)
+        # On a CPU the kernels of some ops depend on whether this rank class trains, so
+        # that the binding, which holds the settings, cannot be shared with the others.
         settings = binding.settings
         if settings.on_cpu:
             training = any(node.location.phase == "backward" for node in rank.ops)
             settings = attrs.evolve(settings, training=training)
             binding = Binding(program.bindings, settings)
+        # Searches lower one graph for many batch sizes: a recipe repeats the lowering
+        # with other numbers, unless the graph has changed or a size decides what is
+        # launched.
         recipe = recipes.get((self, settings))
         if recipe is not None and recipe.version == rank.ops.version:
             graph = recipe.repeat(binding)
@@ -262,7 +267,7 @@ _FLASH_KERNELS = frozenset({"flash-1", "flash-2", "flash-3", "cudnn"})
 _HOPPER = "9"
 
 _MODELLED = frozenset(field.name for field in TABLE_FIELDS)
-"""What of a table is priced: of a sharded one a rank has its part, as it is given."""
+"""Fields of a table that are priced: of a sharded one a rank has its part, as given."""
 
 
 def _remark(graph: Graph, ctx: PassContext) -> None:

@@ -94,7 +94,7 @@ class Memory(Pass):
 
 @attrs.frozen(eq=False)
 class _Launched:
-    """What the launches of a graph say of its nodes, by their names.
+    """Facts about nodes that the launches of their graph show, by node name.
 
     Attributes:
         run: Those that have a task on the device: then their results are new.
@@ -235,6 +235,8 @@ class _Storages:
         made: dict[int, Sequence[Value]] = {}
         running = map(self._launched.run.__contains__, self.names)
         for index, (node, runs) in enumerate(zip(self.nodes, running, strict=True)):
+            # Reading a view keeps the storage, so reads are noted at the owner.
+            # Operands come before results, whose owner may be the same.
             for value in _reads(node) if node.regions else node.operands:
                 last[owner.get(value, value)] = index
             if keeps:
@@ -250,7 +252,7 @@ class _Storages:
                 if source in self.parts:
                     parts = self.parts[source]
                     self.parts.update(dict.fromkeys(node.results, parts))
-            elif not runs:
+            elif not runs:  # known without running: in eager PyTorch there is no tensor
                 owner.update(dict.fromkeys(node.results))
             if runs:
                 made[index] = node.results if source is None else ()
@@ -372,9 +374,12 @@ def _use(storages: _Storages, buffers: Sequence[BufferRow]) -> MemoryUse:
     last = integers([buffer[4] for buffer in buffers])
     # The first place is for what there is before any node, the last for what stays.
     # Bytes are added up as floats, which is exact up to 8 PiB.
+    # Differences at the ends and one running sum: linear in nodes and buffers, where
+    # counting what lives at each node would multiply them.
     grown = np.bincount(first + 1, size, len(nodes) + 2)
     freed = np.bincount(last + 1, size, len(nodes) + 2)
     after = np.cumsum(grown - freed)[:-1]
+    # While a node runs its operands are held, though this may be their last read.
     during = after + freed[:-1]
     peak = int(during.argmax()) - 1
     places = np.flatnonzero((first <= peak) & (peak <= last))

@@ -83,6 +83,9 @@ class _Contest:
         places = places_of(self.timeline, frozenset({TaskKind.KERNEL}))
         groups = meetings(self.timeline)
         missing = {members: len(members) for members in groups.values()}
+        # Tasks start in the order of time, because whether there is room depends on
+        # what started before. No later event can produce an earlier one: durations and
+        # lags are not negative.
         while self._ready:
             now_s, task = heapq.heappop(self._ready)
             place = places.get(task)
@@ -93,6 +96,8 @@ class _Contest:
                 continue
             members = groups[task]
             missing[members] -= 1
+            # Events come in the order of time, so the last member sets the start of
+            # all.
             if not missing[members]:
                 for member in members:
                     self._start(member, now_s, self.cause[task])
@@ -112,11 +117,15 @@ class _Contest:
 
     def _waits(self, task: int, now_s: float, place: Place) -> bool:
         """Put a kernel back if one that leaves no room runs where it would."""
+        # A kernel that was put back tries again when there is room. Another kernel may
+        # have taken that room at the same time; then it is put back once more.
         room_s, full = self._full.get(place, (0.0, -1))
         if room_s > now_s and task not in self.urgent:
             self.cause[task] = full
             heapq.heappush(self._ready, (room_s, task))
             return True
+        # An urgent kernel may start while another one fills the device: there is room
+        # only when both leave some.
         if task in self.full_s:
             self._full[place] = max((room_s, full), (now_s + self.full_s[task], task))
         return False

@@ -1,4 +1,4 @@
-"""How long everything takes when some tasks take less, exactly.
+"""Exact times of a schedule in which some tasks take less.
 
 `solve` answers for any durations; these answer many questions that differ from one
 another in few tasks. Only tasks on the critical path can save time when they take
@@ -166,18 +166,23 @@ def _passing(
     ways: list[tuple[float, int, int]] = list(
         zip(*(column.tolist() for column in columns), strict=True)
     )
+    # A path that ends before the window, or begins after it, has no edge around it, but
+    # may be the longest one all the same.
     ended: list[float] = np.maximum.accumulate(np.append(0.0, end_s)).tolist()
     last_first = np.append(follows_s, 0.0)[::-1]
     begun: list[float] = np.maximum.accumulate(last_first)[::-1].tolist()
     heap: list[tuple[float, int]] = []
     edge = 0
+    # Edges and windows both ascend, so each edge enters and leaves the heap once: the
+    # sweep takes n log n, where scanning all edges for every window would be quadratic.
     for window in windows:
         while edge < len(ways) and ways[edge][1] < window.first:
             length_s, _, target = ways[edge]
             if target > window.last:
                 heapq.heappush(heap, (-length_s, target))
             edge += 1
-        # Windows ascend: a way that joins before this one ends is of no more use.
+        # Windows ascend, so a path that joins before this one ends is never needed
+        # again. Such paths below the top may stay, since only the longest is read.
         while heap and heap[0][1] <= window.last:
             heapq.heappop(heap)
         around_s = -heap[0][0] if heap else 0.0

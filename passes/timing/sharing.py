@@ -36,7 +36,7 @@ _MOST_HELD = 0.5
 
 @attrs.frozen
 class Demand:
-    """What a task takes when it runs alone, as shares of what there is, 0 to 1.
+    """Shares of each resource that a task takes when it runs alone, 0 to 1.
 
     Attributes:
         computes: Of the SMs that collectives leave.
@@ -78,10 +78,14 @@ def slowdowns(running: Sequence[Demand]) -> list[float]:
 
     Infinite for a kernel that waits for others of high priority.
     """
+    # The hardware's block scheduler serves streams of high priority first: while such a
+    # kernel has blocks left, no block of another kernel is placed.
     preferred = any(demand.urgent and demand.computes > 0 for demand in running)
     stands = [preferred and d.computes > 0 and not d.urgent for d in running]
+    # A kernel that stands still moves no bytes and leaves its bandwidth to the others.
     moving = [d for d, still in zip(running, stands, strict=True) if not still]
     held = min(sum(demand.held for demand in moving), _MOST_HELD)
+    # `beside` was measured next to kernels and says nothing of collectives alone.
     computing = any(demand.computes > 0 for demand in moving)
     levels = {
         "computes": fair_level((d.computes for d in moving), 1.0 - held),
@@ -89,6 +93,8 @@ def slowdowns(running: Sequence[Demand]) -> list[float]:
         "link": fair_level(d.link for d in moving),
         "network": fair_level(d.network for d in moving),
     }
+    # The resources are used at the same time, so the scarcest one sets the pace and the
+    # ratios do not multiply; 1 is the floor, as no task is faster than alone.
     return [
         math.inf
         if still
@@ -102,7 +108,7 @@ def slowdowns(running: Sequence[Demand]) -> list[float]:
 
 @attrs.frozen
 class Shared:
-    """What sharing a device comes to.
+    """Starts, durations and waits of tasks that share a device.
 
     Attributes:
         start_s: When every task starts.
@@ -136,10 +142,10 @@ def share(
 
 
 def with_waits(timeline: Timeline, shared: Shared) -> Timeline:
-    """Return a timeline in which collectives wait for room as they were found to.
+    """Return a timeline in which collectives wait for room as they do in *shared*.
 
-    Tasks are solved in the order of their starts, since what runs when a collective
-    comes may have been issued behind it.
+    Tasks are solved in the order of their starts, since a kernel that runs when a
+    collective comes may have been issued after it.
     """
     if not shared.waits:
         return timeline
@@ -162,7 +168,7 @@ def with_waits(timeline: Timeline, shared: Shared) -> Timeline:
 
 @attrs.define(eq=False)
 class _Job:
-    """What runs: a kernel, or all members of a collective.
+    """A running kernel, or all members of a running collective.
 
     Attributes:
         tasks: The members.
@@ -214,7 +220,7 @@ class _Sharing:
     _places: dict[int, Place] = attrs.field(init=False)
     _meetings: dict[int, tuple[int, ...]] = attrs.field(init=False)
     _events: list[tuple[float, int, int, int]] = attrs.field(init=False)
-    """When, what, of which task, of which version of its job."""
+    """Events: time, kind, task, and version of the task's job."""
     _jobs: dict[int, _Job] = attrs.field(factory=dict[int, _Job], init=False)
     """Jobs by member."""
     _running: dict[Place, list[int]] = attrs.field(
@@ -233,12 +239,16 @@ class _Sharing:
         while self._events:
             now_s, what, task, version = heapq.heappop(self._events)
             if what == _END:
+                # An event cannot be removed from the middle of a heap. When the pace of
+                # a job changes, its old end stays there and is skipped by its version.
                 job = self._jobs.get(task)
                 if job is not None and job.version == version:
                     self._finish(job, now_s)
                 continue
             members = self._meetings.get(task, (task,))
             self.start_s[task] = now_s
+            # A member that waits for others only polls, so it has no demand until the
+            # last one has arrived.
             if len(members) > 1:
                 missing[members] -= 1
                 if missing[members]:
@@ -265,13 +275,14 @@ class _Sharing:
         self._events = [(0.0, _START, t, 0) for t in range(count) if not self._open[t]]
 
     def _waits(self, members: tuple[int, ...], now_s: float) -> bool:
-        """Put a collective back if kernels run where it would, and came first."""
+        """Let a collective wait if kernels that came first run where it would."""
         found: set[int] = set()
         for member in members:
             demand = self.demands.get(member)
+            # Only a task that holds SMs needs room for blocks, and urgent ones get it.
             if demand is not None and demand.held > 0 and not demand.urgent:
                 kernels = sorted(self._kernels(self._places[member], now_s))
-                if kernels:
+                if kernels:  # kept by member: `with_waits` makes edges of them
                     self.waits[member] = tuple(kernels)
                     found.update(kernels)
         if found:
@@ -311,14 +322,20 @@ class _Sharing:
 
     def _finish(self, job: _Job, now_s: float) -> None:
         alone_s = max(self.duration_s[member] for member in job.tasks)
+        # Members advance in lockstep, so that one factor stretches all of them.
         stretch = (now_s - job.start_s) / alone_s
         for member in job.tasks:
             del self._jobs[member]
             if member in self.demands:
                 self._running[self._places[member]].remove(member)
+        # All members have left `_running` before a follower can start, which would
+        # share the device with them otherwise.
         for member in job.tasks:
             self.taken_s[member] = self.duration_s[member] * stretch
             self._end(member, job.start_s + self.taken_s[member])
+        # The blocks that waited longest are placed first, so collectives that waited
+        # for room start now, while the kernels that follow are still events in the
+        # heap.
         self._let_in(job.tasks, now_s)
         self._rate(job, now_s)
 
@@ -331,7 +348,9 @@ class _Sharing:
                 self._start(members, now_s)
 
     def _rate(self, changed: _Job, now_s: float) -> None:
-        """Find anew how fast those go on that run where *changed* starts or ends."""
+        """Set the pace of the jobs that share a device with *changed* anew."""
+        # A collective has one pace on all its ranks, but the tasks beside its remote
+        # members keep theirs: shares depend on what runs, not on how fast it runs.
         places = {self._places[t] for t in changed.tasks if t in self._places}
         jobs = {
             self._jobs[task].tasks: self._jobs[task]
@@ -340,11 +359,15 @@ class _Sharing:
         }
         for job in jobs.values():
             slow = self._slow(job.tasks)
+            # A new job (version 0) has no end event yet and needs one at any pace.
             if slow == job.slow and job.version:
                 continue
+            # The time since the last change passed at the old pace: it is subtracted
+            # before the new pace is set.
             job.left_s -= (now_s - job.since_s) / job.slow
             job.since_s, job.slow = now_s, slow
             job.version += 1
+            # A kernel that stands still gets its end when the urgent one has finished.
             if slow < math.inf:
                 end_s = now_s + max(job.left_s, 0.0) * slow
                 heapq.heappush(self._events, (end_s, _END, job.tasks[0], job.version))
@@ -360,7 +383,7 @@ class _Sharing:
         return found
 
     def _end(self, task: int, end_s: float) -> None:
-        """Let start who waited for a task alone."""
+        """End a task, and schedule those for which it was the last to wait for."""
         self._end_s[task] = end_s
         for other in self._followers[task]:
             self._open[other] -= 1

@@ -47,7 +47,7 @@ class ScheduleError(PerfcError):
 
 @attrs.frozen(eq=False)
 class Timeline:
-    """Who waits for whom, over flat task numbers.
+    """Predecessors of all tasks, by flat task number.
 
     A predecessor of -1 is none.
 
@@ -84,11 +84,11 @@ TIMELINE: AnnotationKey[Timeline] = AnnotationKey("time.edges", Program)
 
 @attrs.frozen
 class TimeConstants:
-    """What of a target the edges depend on.
+    """Constants of a target that the edges depend on.
 
     Attributes:
         stream_gap_s: Seconds between two tasks of a busy stream.
-        graph_gap_s: The same where one call issued both.
+        graph_gap_s: Seconds between them where one call issued both.
         launch_latency_s: Seconds from the end of a call to what it issued.
         synchronous: Whether a call returns only when its kernel is done.
 
@@ -202,7 +202,7 @@ def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
 def _gaps_s(
     graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
 ) -> list[float]:
-    """Return the gap behind the task *before* each task: where both are busy."""
+    """Return the gap after the predecessor of each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
     behind_busy = busy & (before >= 0) & busy[before]
     issue = integers(graph.issue)
@@ -262,6 +262,8 @@ def _class_by_class(
     ready = list(range(len(limits)))
     stages: list[Stage] = []
     done = 0
+    # A class stops once per member, so this is linear in tasks and keeps runs of tasks
+    # as ranges, whereas `_by_demand` has to visit every edge.
     while ready:
         index = ready.pop()
         stop, name = next(stops[index], (limits[index], ""))
@@ -270,6 +272,8 @@ def _class_by_class(
         if not name:
             done += 1
             continue
+        # Later tasks may depend on the collective, so the class pauses until all
+        # arrive.
         arrived[name].append(index)
         if len(arrived[name]) == len(groups[name]):
             stages.append(((), groups[name]))
@@ -290,18 +294,22 @@ def _by_demand(timeline: Timeline, groups: dict[str, tuple[int, ...]]) -> list[S
     stages: list[Stage] = []
     for root in range(len(timeline)):
         stack = [group_of.get(root, (root,))[0]]
+        # An explicit stack: the tasks of a stream form a chain that is longer than
+        # Python's recursion limit.
         while stack:
             node = stack[-1]
             if state[node] == 0:
                 state[node] = 1
                 for p in _waits_for(timeline, group_of.get(node, (node,))):
                     first = group_of.get(p, (p,))[0]
+                    # A node in state 1 is an ancestor on the stack: this is a cycle.
                     if state[first] == 1:
                         raise ScheduleError(_deadlock(groups, stack, state, first))
                     if state[first] == 0:
                         stack.append(first)
                 continue
             stack.pop()
+            # A node is pushed by everyone that waits for it; only one visit may count.
             if state[node] == 1:
                 state[node] = 2
                 if node in group_of:
@@ -324,7 +332,7 @@ def _waits_for(timeline: Timeline, members: tuple[int, ...]) -> Iterator[int]:
 def _deadlock(
     groups: dict[str, tuple[int, ...]], stack: list[int], state: bytearray, first: int
 ) -> str:
-    """Name the groups on the circle, which runs from *first* to the stack's end."""
+    """Name the groups on the cycle, which runs from *first* to the stack's end."""
     # A node can lie deeper in the stack too, put there but not yet taken up.
     begin = len(stack) - 1 - stack[::-1].index(first)
     circle = {node for node in stack[begin:] if state[node] == 1}
@@ -365,7 +373,7 @@ def solve(  # noqa: C901 - one loop, in which a call would double the time
             q = issue[i]
             if q >= 0:
                 t = end[q] + latency_s
-                if t > s:
+                if t > s:  # strictly: a tie goes to the task on the same resource
                     s, c = t, q
             if after[i]:
                 for j in after[i]:
@@ -380,6 +388,7 @@ def solve(  # noqa: C901 - one loop, in which a call would double the time
             for i, (s, c) in zip(group, arrivals, strict=True):
                 start[i] = last
                 end[i] = last + duration_s[i]
+                # The critical path continues from whoever came last, on any rank.
                 cause[i] = c if s == last else c_last
     end.pop()
     return start, end, cause
@@ -450,8 +459,10 @@ def latest_ends(
     previous, gap_s, issue = timeline.previous, timeline.gap_s, timeline.issue
     latency_s, after = timeline.latency_s, timeline.after
     late = [time_s] * len(timeline)
+    # In reverse order, everything that waits for a task is visited before the task, so
+    # that its `late` is final when it is read.
     for tasks, group in reversed(timeline.stages):
-        if group:
+        if group:  # members start together: the one that must start first decides
             s = min(late[i] - duration_s[i] for i in group)
             for i in group:
                 _hurry(timeline, late, i, s)

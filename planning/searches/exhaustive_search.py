@@ -34,10 +34,13 @@ def exhaustive(task: Task) -> Draft | None:
     if (count := count_plans(task)) > MOST_PLANS:
         msg = f"{count:,} plans are too many to try all; at most {MOST_PLANS:,}"
         raise UsageError(msg)
+    # Loads and bytes add up over tables, so each choice is worked out once, alone.
     choices = [_choices(task, table) for table in range(len(task.tables))]
     loads = [np.array([_rows(task, t, c)[0] for c in choices[t]]) for t in _all(task)]
     used = [np.array([_rows(task, t, c)[1] for c in choices[t]]) for t in _all(task)]
     sizes = [len(found) for found in choices]
+    # Combinations of the last tables are summed in arrays, at most `_AT_ONCE` of them,
+    # so that Python loops over those of the first tables only.
     split, later = len(sizes), 1
     while split and later * sizes[split - 1] <= _AT_ONCE:
         split -= 1
@@ -48,6 +51,7 @@ def exhaustive(task: Task) -> Draft | None:
         rows = sum((loads[t][c] for t, c in enumerate(head)), np.zeros(()))
         full = sum((used[t][c] for t, c in enumerate(head)), np.zeros(()))
         keys = task.keys(rows + tail_loads)
+        # A plan that does not fit must not win, however fast it is.
         too_full = full + tail_used > task.room_bytes
         keys[too_full.any(axis=(-2, -1))] = np.inf
         at = least(keys)

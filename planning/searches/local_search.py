@@ -134,6 +134,9 @@ class LocalSearch:
         weighed = np.flatnonzero(task.weights * draft.loads.max(axis=0) > 0)
         firsts = {most(draft.loads[:, resource]) for resource in weighed}
         found = sorted({busiest, *firsts})
+        # Each phase of a step may have another slowest rank, and only the model of the
+        # step tells which of them matter. So it is priced without each candidate, all
+        # in one call.
         without = np.repeat(draft.loads[None], len(found), axis=0)
         without[range(len(found)), found] = 0.0
         saved_s = draft.step_s - task.cost.step_s(without)
@@ -150,6 +153,8 @@ class LocalSearch:
     ) -> Iterator[tuple[int, ...]]:
         """Yield where the parts of a table could go."""
         now = self.draft.choices[room.table]
+        # Trying all places would be too slow, and a move helps most where the load is
+        # least. The table's own places may be among those, hence `parts` more.
         least = room.places(number, _NEAREST + option.parts)
         if len(least) < option.parts:
             return
@@ -159,6 +164,8 @@ class LocalSearch:
         even = tuple(sorted(least[: option.parts]))
         if now != (number, even):
             yield even
+        # For another sharding only one placement is tried. If that helps, the next
+        # round moves its parts one by one.
         if now is None or now[0] != number:
             return
         leaving = [p for p in now[1] if any(r // option.span == p for r in hot)]

@@ -65,7 +65,7 @@ class Left:
 
 @attrs.define(eq=False)
 class Findings:
-    """What a search has found so far.
+    """Results of a search so far.
 
     Attributes:
         objective: What is ranked by.
@@ -88,7 +88,7 @@ class Findings:
 
     @property
     def ranked(self) -> list[StrategyPrice]:
-        """What fits first, the best first."""
+        """Prices in order: those that fit before the others, the best first."""
         return self.objective.ranked(self.priced)
 
     @property
@@ -203,6 +203,8 @@ class Search:
         if bound is not None:
             if bound.peak_bytes > self.pricer.limit_bytes:
                 return LARGER
+            # One strategy of each family is priced, however slow, so that a report can
+            # compare families.
             best, least = found.best, self.objective.cost(strategy, bound)
             families = {price.strategy.family for price in found.priced}
             known = strategy.family in families

@@ -93,6 +93,9 @@ def calibrate_rows(
     fields: dict[str, float] = {}
     refused: dict[str, float] = {}
     dispatch_s = 0.0
+    # A CPU's sheet is of a class of machines, so its rates are measured. They and the
+    # time of dispatch have to be known before rows are compared with models: a row of a
+    # CPU contains the call of the op, which the host profile has as well.
     if target.device.synchronous:
         fields = machine_fields(rows)
         fitted = [row for row in kernels if is_fitted(row)]
@@ -101,10 +104,13 @@ def calibrate_rows(
         target = calibrated_sheet(target.name, fields)
     seen, left_out = observe(kernels, target, dispatch_s)
     if target.device.synchronous:
+        # A rate that no such machine reaches comes from too few rows or a busy machine;
+        # it would make every later price wrong, so that the sheet's own stays.
         rates = measured_rates(seen, target)
         refused = {k: v for k, v in rates.items() if not is_possible(k, v)}
         fields |= {k: v for k, v in rates.items() if k not in refused}
         target = calibrated_sheet(target.name, fields)
+    # Coefficients are fitted to what the refined sheet leaves unexplained, hence last.
     device = fit_device(seen, target) if len(seen) else None
     measured, decide_none = measured_table(seen, target)
     left_out += decide_none + unread + Counter({_HELD_OUT: others})

@@ -70,7 +70,7 @@ class Replayed:
 
 
 KernelSeconds: TypeAlias = Mapping[int, float]
-"""What device tasks of a trace take instead, by task."""
+"""Seconds of device tasks in place of the measured ones, by task."""
 
 _AS_MEASURED: KernelSeconds = {}
 
@@ -151,6 +151,8 @@ def _run(  # noqa: PLR0913 - one argument per choice
         for rank, own in zip(ranks, kernels, strict=True)
         for task, s in enumerate(host_seconds(rank, host))
     ]
+    # A timeline has one set of constants. The ranks of a run are on equal machines, so
+    # what was measured on each differs by noise only and is averaged.
     constants = TimeConstants(
         stream_gap_s=_mean(rank.stream_gap_us for rank in ranks) * 1e-6,
         graph_gap_s=_mean(rank.graph_gap_us for rank in ranks) * 1e-6,
@@ -163,6 +165,7 @@ def _run(  # noqa: PLR0913 - one argument per choice
         start_s, end_s, cause = solve(timeline, seconds)
     found: list[Replayed] = []
     for rank, first in zip(ranks, timeline.offsets, strict=True):
+        # The timeline numbers the tasks of all ranks together; reports are per rank.
         mine = slice(first, first + len(rank.graph))
         starts = [s * 1e6 for s in start_s[mine]]
         ends = [s * 1e6 for s in end_s[mine]]
@@ -324,6 +327,8 @@ def _idle(
     )
     for task in order:
         start = min(start_us[task], high)
+        # The device is idle only where no stream has work. In the order of starts,
+        # `reached` is the latest end so far, and the first task after it ends the hole.
         if start > reached:
             before = _waited_for(recorded, cause, task)
             if not 0 <= before < len(graph):  # a collective: another rank came last
@@ -331,11 +336,14 @@ def _idle(
             elif graph.resource[before] == graph.resource[task]:
                 found[Idle.GAP] += start - reached
             elif before == graph.issue[task]:
+                # Up to the end of its call the host is late; the rest is the latency of
+                # the launch, which a faster host would not save.
                 waited = min(max(end_us[before] - reached, 0.0), start - reached)
                 found[Idle.HOST] += waited
                 found[Idle.LATENCY] += start - reached - waited
             else:
                 found[Idle.OTHER_STREAM] += start - reached
         reached = max(reached, min(end_us[task], high))
+    # No work follows the last hole, so that only the host can prolong the window.
     found[Idle.HOST] += max(0.0, high - reached)
     return found

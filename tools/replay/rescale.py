@@ -44,7 +44,7 @@ from perfc.tools.replay.typical_ops import (
 
 
 class Method(enum.Enum):
-    """How a duration is carried over; the value is the key of a report."""
+    """Ways to carry a duration over; the value is the key of a report."""
 
     MODEL = "model"
     FACTS = "facts"
@@ -77,7 +77,7 @@ class Scaled:
 
     @property
     def moved(self) -> float:
-        """How much of it is not as measured."""
+        """Seconds of it that are not as measured."""
         return 0.0 if self.method is Method.KEPT else self.seconds - self.kept
 
 
@@ -207,14 +207,21 @@ class Rescaling:
     def _one(self, task: int, there: TracePrices, typical: Typical | None) -> Scaled:
         measured_s = self.ops.recorded.graph.stated_s[task]
         work = self.ops.recorded.works[task]
+        # Methods are tried from the most to the least certain. Prices of the same
+        # launch on both GPUs come first, because errors that the model makes on both
+        # cancel.
         before, after = self.origin.prices.get(task), there.prices.get(task)
         if before is not None and after is not None:
+            # `Method.WAVE` replaces models, but not facts: copies have no blocks to
+            # scale by, and their bytes over the link's rate hold on any GPU.
             by_model = before.by is By.MODEL and after.by is By.MODEL
             if not by_model or self.method is Method.MODEL:
                 return _by_ratio(measured_s, before, after)
         if typical is not None:
             seconds, name = measured_s * typical.ratio, f"typical {typical.kind.value}"
             return Scaled(seconds, Method.TYPICAL, SIGMA_SHARED, SIGMA_OWN, name)
+        # The blocks of a collective are NCCL's channels and do not grow with what it
+        # sends, so it is never scaled by waves: its message decides, or it is kept.
         here, sent = (p.collectives.sent.get(task) for p in (self.origin, there))
         if here is not None and sent is not None:
             return _sent(measured_s, here, sent)
@@ -229,6 +236,7 @@ class Rescaling:
             shared_bytes=work.shape.shared_bytes,
             work=None if before is None else before.work,
         )
+        # On the same GPU the ratio is exactly 1, so that nothing is uncertain.
         sigma = 0.0 if there.target.name == self.origin.target.name else WAVE_SIGMA
         return Scaled(measured_s * ratio, Method.WAVE, sigma, 0.0, Method.WAVE.value)
 

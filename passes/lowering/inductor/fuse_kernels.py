@@ -167,10 +167,13 @@ class _Compiling:
             eager = [node for nodes in segments for node in nodes]
             self._run_eagerly(op for node in eager for op in self._launched[node])
             return
+        # All segments are fused first: only then is it known whether the graph launches
+        # anything, and its op, for which the host pays, comes before all kernels.
         compiled = [self._fused(nodes) for nodes in segments]
         if any(groups for groups, _ in compiled):
             self._copy.result.add_op(LaunchOp(COMPILED_GRAPH, "", _GRAPH))
         for nodes, (groups, without_bias) in zip(segments, compiled, strict=True):
+            # A buffer that no other kernel reads stays in registers and is not written.
             readers = Counter(b for group in groups for b in _read_buffers(group))
             for group in groups:
                 node = group.outside
@@ -180,6 +183,8 @@ class _Compiling:
                 kept = [b for b in group.writes if b.needed or readers[b]]
                 self._generate(group, kept)
             self._run_eagerly(self._stated(nodes))
+        # A node whose kernels vanished may have waited for a collective, or others may
+        # wait for it: both kinds of edges have to survive for later kernels.
         every = [node for nodes in segments for node in nodes]
         self._await(every)
         self._note_vanished(every)
@@ -334,6 +339,9 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
     number, phase = 0, ""
     segment = _Segment(_EAGER, [])
     for node in graph:
+        # After a break, or in another phase, a new compiled graph begins, whose guards
+        # and wrapper cost the host again. A write only bounds what may be fused within
+        # the same graph.
         found = "" if node.op in _BREAKS else _GRAPHS.get(node.location.phase, "")
         if found != phase:
             number += 1
@@ -344,7 +352,7 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
             yield segment
             segment = _Segment(number if found else _EAGER, [])
         segment.nodes.append(node)
-        if writes:
+        if writes:  # a segment of its own: later nodes read the new contents
             yield segment
             segment = _Segment(segment.graph, [])
         phase = found

@@ -27,13 +27,13 @@ _MAX_PAIRS = 64
 (`config.max_fusion_buffer_group_pairwise_attempts`)."""
 
 _MIN_SHARED_BYTES = 10
-"""What a pair has to share (`config.score_fusion_memory_threshold`)."""
+"""Bytes that a pair has to share (`config.score_fusion_memory_threshold`)."""
 
 _ROUNDS = 10
 
 Index: TypeAlias = tuple[tuple[object, ...], ...]
-"""What lies between the order of a loop and that of the buffer it reads: nothing,
-or one tuple for each view, whose first item says what it does."""
+"""Views between the order of a loop and that of the buffer it reads: none, or one tuple
+for each view, whose first item says what it does."""
 
 ROWS = "rows"
 """Each element is read for a whole row."""
@@ -141,12 +141,12 @@ class Group:
 
     @property
     def writes(self) -> dict[Buffer, None]:
-        """What it computes, in order."""
+        """Buffers that it computes, in order."""
         return {buffer: None for step in self.steps for buffer in step.writes}
 
     @property
     def reads(self) -> dict[Read, int]:
-        """What it reads and does not compute."""
+        """Reads of what it does not compute itself."""
         own = self.writes
         found: dict[Read, int] = {}
         for step in self.steps:
@@ -190,7 +190,6 @@ class _Fusion:
     """The groups so far."""
 
     groups: list[Group]
-    _of: dict[Buffer, Group] = attrs.field(factory=dict[Buffer, Group], init=False)
     _readers: dict[Buffer, dict[Group, None]] = attrs.field(
         factory=dict["Buffer", "dict[Group, None]"], init=False
     )
@@ -200,13 +199,13 @@ class _Fusion:
             self._enter(group)
 
     def _enter(self, group: Group) -> None:
-        for buffer in group.writes:
-            self._of[buffer] = group
         for read in group.reads:
             self._readers.setdefault(read.buffer, {})[group] = None
 
     def round(self) -> bool:
         """Fuse every pair that may be, best first; whether there was one."""
+        # Pairs are listed once per round and may name groups that were merged
+        # meanwhile, so each merged group points to the one that absorbed it.
         now = {group: group for group in self.groups}
 
         def current(group: Group) -> Group:
@@ -217,6 +216,8 @@ class _Fusion:
         fused = False
         for left, right in self._pairs():
             one, two = current(left), current(right)
+            # A pair is checked here and not when it is listed: a group that has grown
+            # since may be too large, or a third group may have come in between.
             if one is two or not self._may_fuse(one, two):
                 continue
             now[two] = one
@@ -264,6 +265,9 @@ class _Fusion:
 
     def _between(self, one: Group, two: Group) -> bool:
         """Whether a third group reads of *one*, and *two*, at last, of that."""
+        # If the two were fused, the kernel would both feed the third group and read
+        # from it, a cycle. A direct edge from *one* to *two* is harmless: it becomes
+        # internal.
         last, seen = two.last, {one, two}
         waiting = [g for g in self._after(one) if g is not two]
         while waiting:

@@ -89,7 +89,7 @@ class Tensor:
 
 @attrs.frozen
 class View:
-    """How a value lies in a storage."""
+    """A value's place and order in a storage."""
 
     tensor: Tensor
     index: Index = ()
@@ -237,24 +237,34 @@ class Stepping:
         x = node.operands[0]
         shape = self._shape(x)
         rows, columns = rows_of(node, reduction, shape)
+        # Inductor treats rows whose elements are contiguous apart: the split and the
+        # longest row that a kernel holds in registers depend on it.
         inner = shape[-1] == 1 or len(shape) - 1 in reduction.axes
         reduced = node.operands[: reduction.operands]
         reads, nodes, _ = self._expression(node, reduced, shape)
+        # A reduction over leading axes walks its operand in another order than the one
+        # that the operand has in memory. Loops can be reordered to match, so that this
+        # does not prevent fusion.
         if not are_trailing(shape, reduction.axes):
             turned: Index = ((PERMUTED, reduction.axes),)
             reads = {Read(r.buffer, r.index + turned): n for r, n in reads.items()}
         made = self._result(node, reduction, rows)
         parts = 1
+        # Too few rows would leave SMs idle, so that parts of rows are reduced first. A
+        # scan (no `results`) cannot be split: each element needs all those before it.
         if self.sm_count and reduction.results:
             parts = splits(rows, columns, inner=inner, sm_count=self.sm_count)
         if parts > 1:
             partial = Buffer(f"{x.name}.parts", made.nbytes * parts, _F32)
             space = (rows * parts, -(-columns // parts))
             self._step(node, reads, partial, space, nodes=nodes, inner=inner)
+            # The first kernel computes the operand; the second must not count its work.
             reads, nodes, columns = {Read(partial): partial.nbytes}, (), parts
         space = (rows, columns)
         own = (*nodes, node)
         self._step(node, reads, made, space, nodes=own, inner=inner, reduces=True)
+        # The result of a norm or a softmax is a pointwise loop, which may be fused into
+        # its readers: only the numbers per row need to be in memory.
         if made.value is None:
             self._normalize(node, made)
 
@@ -301,14 +311,19 @@ class Stepping:
 
     def _join(self, node: Node) -> None:
         """Join in one loop, or let every operand be written into its place."""
+        # Empty tensors contribute nothing and would count against `_MAX_CAT`.
         operands = [v for v in node.operands if math.prod(self._shape(v))]
         tensors = [self._view(value).tensor for value in operands]
         lowered = [t.buffer is None or _has_own_memory(t) for t in tensors]
         users = self.graph.readers(node.results[0])
+        # A result of BLAS or cuDNN is in memory already, so that reading it in a loop
+        # saves a copy only if the readers are loops that the join is fused into.
         as_loop = all(lowered) or (any(lowered) and all(map(is_loop, users)))
         if len(operands) <= _MAX_CAT and as_loop:
             self._join_in_loop(node, operands)
             return
+        # Otherwise no kernel joins anything: each operand is written to its place in
+        # the buffer of the whole, and readers read the places.
         pairs = zip(operands, lowered, strict=True)
         places = [self._placed(node, value, copied=copied) for value, copied in pairs]
         reads = {Read(p, ((node.op, i),)): p.nbytes for i, p in enumerate(places)}
@@ -424,11 +439,16 @@ class Stepping:
     def _is_worth_memory(self, value: Value, tensor: Tensor) -> bool:
         if tensor.buffer is not None or tensor.parts:
             return False
+        # An expression is computed again for every reader, so the thresholds are lower
+        # where there are several.
         large, reads = tensor.ops > _REALIZE_OPS, len(tensor.reads)
         uses = [use.node.op for use in self.graph.uses(value)]
         often = len(uses) > 1 or not READ_TWICE.isdisjoint(uses)
         if often and (large or reads > _REALIZE_READS):
             return True
+        # Otherwise an expression with one read costs no more traffic than a buffer
+        # would, so that a write does not pay. Large ones are written even for one
+        # reader, because the code of a kernel must not grow without bound.
         wanted = often and not REALIZES.isdisjoint(uses)
         return reads > 1 and (wanted or large or reads > _REALIZE_READS_OF_ONE)
 

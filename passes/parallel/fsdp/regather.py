@@ -93,7 +93,7 @@ class Regather(Transform):
 
 @attrs.frozen(eq=False)
 class _Unit:
-    """What gathers the parameters of one unit, and who reads them in backward.
+    """Nodes that gather the parameters of one unit, and their readers in backward.
 
     Attributes:
         nodes: The gather, the cast of what it sends, and the views of what it brings.
@@ -133,6 +133,7 @@ def _units(graph: Graph) -> Iterator[_Unit]:
     read: list[tuple[int, int]] = []
     forward: set[tuple[str, Location]] = set()
     for nodes in gathers(graph):
+        # The root's parameters are not freed after forward: backward begins with them.
         if not _gather_of(nodes).location.module:
             continue
         for reader in _readers(graph, nodes):
@@ -142,6 +143,10 @@ def _units(graph: Graph) -> Iterator[_Unit]:
         units.append(nodes)
     order = list(graph)
     runs: dict[int, list[list[Node]]] = {}
+    # A unit stays gathered until its backward pass ends, even if readers of another
+    # unit lie in between. Only after a forward pass that runs again does FSDP free the
+    # parameters, so that backward has to gather them once more if another unit came
+    # first.
     last = -1
     for place, number in sorted(read):
         found = runs.setdefault(number, [])

@@ -60,12 +60,16 @@ def _interleaved(stage: int, stages: int, count: int, chunks: int) -> list[Step]
     total = count * chunks
 
     def step(number: int, *, backward: bool) -> Step:
+        # A group has as many microbatches as there are stages, so that the first one
+        # returns from the last stage just when its next chunk is due here.
         turn, place = divmod(number, stages * chunks)
         chunk, microbatch = divmod(place, stages)
-        if backward:
+        if backward:  # through the layers the other way round
             chunk = chunks - 1 - chunk
         return Step(turn * stages + microbatch, backward, chunk)
 
+    # The first backward step can run here after a group has passed all chunks but the
+    # last and then went on to the last stage and back, one step per stage each way.
     ahead = min(2 * (stages - 1 - stage) + (chunks - 1) * stages, total)
     steps = [step(number, backward=False) for number in range(ahead)]
     for number in range(ahead, total):

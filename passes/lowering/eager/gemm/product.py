@@ -100,12 +100,17 @@ def product_launches(
 def _split_parts(site: Site, sizes: Sizes, math_mode: str) -> int:
     """Return into how many parts the sum is cut; 0 for one that is not."""
     b, m, n, k = sizes
+    # The matrices of a batch fill the SMs without a split, and a matrix times a vector
+    # is computed by a GEMV kernel, which the rule does not describe.
     if b > 1 or min(m, n) <= 1 or math_mode not in _SPLIT_MODES:
         return 0
     tiles = -(-m // _TILE) * -(-n // _TILE)
+    # Writing and joining the parts has to be paid for by depth that runs in parallel.
     least = _SPLIT_DEPTH if min(m, n) > _SKINNY else 2 * _SPLIT_DEPTH
     if k < least or k * site.settings.sm_count < _SPLIT_RATIO * tiles:
         return 0
+    # As many parts as give each SM a tile, rounded down to a power of two, and none of
+    # them shorter than a tile is wide.
     idle = max(2, site.settings.sm_count // tiles)
     return min(_MOST_PARTS, 1 << (idle.bit_length() - 1), max(2, k // _TILE))
 
