@@ -10,7 +10,7 @@ after the one and before the other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import TypeAlias
@@ -187,14 +187,28 @@ def fuse(steps: Sequence[Step]) -> list[Group]:
 
 @attrs.define(eq=False)
 class _Fusion:
-    """The groups so far."""
+    """The groups so far.
+
+    They are kept in an order in which they could run, as Pearce and Kelly do ("A
+    dynamic topological sort algorithm for directed acyclic graphs", 2006): a path leads
+    on only, so what lies between two groups is looked for between their places.
+
+    Attributes:
+        groups: In program order at first; fused ones stand at their first step.
+
+    """
 
     groups: list[Group]
+    _order: list[Group | None] = attrs.field(init=False)
+    """An order in which they could run; None where a group was fused away."""
+    _place: dict[Group, int] = attrs.field(init=False)
     _readers: dict[Buffer, dict[Group, None]] = attrs.field(
         factory=dict["Buffer", "dict[Group, None]"], init=False
     )
 
     def __attrs_post_init__(self) -> None:
+        self._order = [*self.groups]
+        self._place = {group: place for place, group in enumerate(self.groups)}
         for group in self.groups:
             self._enter(group)
 
@@ -220,7 +234,11 @@ class _Fusion:
             # since may be too large, or a third group may have come in between.
             if one is two or not self._may_fuse(one, two):
                 continue
+            later = self._later(*sorted((one, two), key=self._place.__getitem__))
+            if later is None:
+                continue
             now[two] = one
+            self._reorder(one, two, later)
             self._merge(one, two)
             fused = True
         return fused
@@ -259,27 +277,37 @@ class _Fusion:
             return False
         if _shared_bytes(one, two) < _MIN_SHARED_BYTES or not _spaces_agree(one, two):
             return False
-        if not (_is_followed(one, two) and _is_followed(two, one)):
-            return False
-        return not (self._between(one, two) or self._between(two, one))
+        return _is_followed(one, two) and _is_followed(two, one)
 
-    def _between(self, one: Group, two: Group) -> bool:
-        """Whether a third group reads of *one*, and *two*, at last, of that."""
+    def _later(self, one: Group, two: Group) -> set[Group] | None:
+        """Return the groups before *two* that need *one*; None if *two* needs any."""
         # If the two were fused, the kernel would both feed the third group and read
         # from it, a cycle. A direct edge from *one* to *two* is harmless: it becomes
         # internal.
-        last, seen = two.last, {one, two}
-        waiting = [g for g in self._after(one) if g is not two]
+        place, last = self._place, self._place[two]
+        seen: set[Group] = set()
+        waiting = [g for g in self._after(one) if g is not two and place[g] < last]
         while waiting:
             group = waiting.pop()
-            if group in seen or group.first > last:
+            if group in seen:
                 continue
             seen.add(group)
             for reader in self._after(group):
                 if reader is two:
-                    return True
-                waiting.append(reader)
-        return False
+                    return None
+                if place[reader] < last:
+                    waiting.append(reader)
+        return seen
+
+    def _reorder(self, kept: Group, gone: Group, later: Collection[Group]) -> None:
+        """Place what two groups become, before the groups that need it."""
+        start, *_, last = sorted((self._place[kept], self._place.pop(gone)))
+        part = self._order[start : last + 1]
+        others = [g for g in part if g not in {None, kept, gone}]
+        moved = [g for g in others if g not in later]
+        moved += [kept, *(g for g in others if g in later)]
+        self._order[start : last + 1] = moved + [None] * (len(part) - len(moved))
+        self._place.update(zip(moved, range(start, last), strict=False))
 
     def _after(self, group: Group) -> Iterator[Group]:
         for buffer in group.writes:

@@ -26,7 +26,9 @@ def _scheduled(case: Case) -> tuple[Timeline, Schedule]:
     program, facts = Program("random", classes), Annotations()
     facts.set(HOSTED, program, case.hosted, None)
     facts.set(KERNEL_COST, program, case.costs, None)
-    manager = PassManager((StreamSchedule(contention=False),), given=frozenset({HOSTED, KERNEL_COST}))
+    manager = PassManager(
+        (StreamSchedule(contention=False),), given=frozenset({HOSTED, KERNEL_COST})
+    )
     manager.run(program, TARGET, annotations=facts)
     return facts.get(TIMELINE, program, None), facts.get(SCHEDULE, program, None)
 
