@@ -104,10 +104,7 @@ class Step:
         program = build(row["model"], int(row["seq"]))
         wanted = Dimensions(int(row["micro_batch"]))
         model = prepare(program, wanted, None, self.passes())
-        passes = (
-            f"lower-kernels{{attention={self.attention}}}",
-            "stream-schedule{contention=true}",
-        )
+        passes = (f"lower-kernels{{attention={self.attention}}}",)
         return perfc.analyze(model, load_target(row["system"]), passes=passes)
 
 

@@ -83,11 +83,9 @@ def main() -> None:
     """Print both beside each other."""
     folder = Path(sys.argv[1])
     model = _model()
-    contended = perfc.analyze(
-        model, TARGET, passes=["stream-schedule{contention=true}"]
-    )
+    alone = perfc.analyze(model, TARGET, passes=["stream-schedule{contention=false}"])
     report = perfc.analyze(model, TARGET)
-    for text, one in (("", report), (" with contention", contended)):
+    for text, one in (("", report), (" without contention", alone)):
         say(f"predicted{text}: {one.time_us / 1e3:.1f} ms")
     straggling_us = _straggling_us()
     say(f"predicted with the straggler: {straggling_us / 1e3:.1f} ms")
@@ -95,7 +93,7 @@ def main() -> None:
         files = sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz"))
         ranks = read_ranks(files)
         _print_measured(name, ranks, report.time_us, straggling_us)
-        _print_collectives(ranks, report, contended)
+        _print_collectives(ranks, alone, report)
 
 
 def _print_collectives(ranks: Sequence[Recorded], *reports: perfc.Report) -> None:

@@ -16,7 +16,7 @@ from perfc.frontends.onnx.opsets import (
     read_opsets,
 )
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.frontends.onnx.reader import MAX_ELEMENTS
+from perfc.frontends.onnx.reader import MAX_ELEMENTS, utf8
 from perfc.ir import Diagnostic
 from perfc.ir.dims import product
 from perfc.ir.support import Level, UnsupportedModelError
@@ -82,7 +82,7 @@ def _means_the_same(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
     versions = (version, OLDEST_OPSET)
     return all(
         len({_revision(op, opset) for opset in versions}) == 1
-        for op in {node.op_type for node in _default_nodes(nodes)}
+        for op in {utf8(node.op_type) for node in _default_nodes(nodes)}
     )
 
 
