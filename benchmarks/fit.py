@@ -34,11 +34,11 @@ from training.calls import Sessions, fit_calls, fit_gaps
 from training.conv import fit_convolutions
 from training.cross_fit import cross_fitted
 from training.fitted_text import Tables, fitted_text
+from training.gemm_calls import fit_product_shares
 from training.intervals import call_sigmas, kernel_sigmas
 from training.network_fit import write_networks
-from training.product_calls import fit_product_shares
-from training.product_fit import fit_products
 from training.samples import Sample, held_out_samples, samples_of, to_fit
+from training.shipped_gemms import fit_products
 from training.streams import KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
 from training.unseen_intervals import unseen_sigmas

@@ -20,7 +20,7 @@ from perfc.costmodels.machine import Family, KernelFit, fits_of
 from perfc.costmodels.pricing import terms_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import BELIEF, fit_terms
-from perfc.fitting.near_products import product_fits
+from perfc.fitting.near_gemms import product_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 from perfc.fitting.scores import Z90
@@ -343,7 +343,7 @@ def _coefficients(
 def _fits_of_products(
     part: Observations, target: Target, models: Sequence[CostModel]
 ) -> dict[Family, KernelFit]:
-    """Return the fits to a GPU's rows of products of one type: see `near_products`."""
+    """Return the fits to a GPU's rows of products of one type: see `near_gemms`."""
     modelled = price(part.kernels.kernels, target, models)
     kernel_s = part.measured_s - part.offset_s
     logs = np.log(kernel_s / modelled.seconds)

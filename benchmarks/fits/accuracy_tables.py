@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from training.baselines import lin_formula_s
 from training.priced_rows import LEVEL, PricedRows, different
-from training.product_fit import left_out
 from training.samples import TEST, Flags, Floats, Sample
+from training.shipped_gemms import left_out
 from training.unseen import Unseen
 from training.unseen_intervals import unseen_coverage, unseen_sigmas
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import LONGER, GemmParameters, features_of, ranged
 from training.boosted_trees import boosted_trees
-from training.drawn_products import drawn_products
+from training.drawn_gemms import drawn_products
 from training.gemm import ProductRows
 from training.network_fit import Training, fit_network
 

@@ -18,8 +18,8 @@ from training.attention import fit_attention, formula_s
 from training.conv import conv_seconds, fit_convolutions
 from training.gemm import ProductRows
 from training.priced_rows import Misses, PricedRows
-from training.product_fit import fit_simt, fit_tensor
 from training.samples import CALIBRATION, FITTED, Floats, Sample
+from training.shipped_gemms import fit_simt, fit_tensor
 from training.streams import KINDS, StreamFit, fit_kind, fit_memory
 
 MEMORY_OPS = frozenset({"elementwise"})

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.cpu.gemm import product_amounts
 from perfc.costmodels.cpu.memory import memory_amounts
 from perfc.costmodels.cpu.movement import (
     joined_amounts,
@@ -19,7 +20,6 @@ from perfc.costmodels.cpu.movement import (
 )
 from perfc.costmodels.cpu.norms import batch_norm_amounts
 from perfc.costmodels.cpu.parallel import cores_at_work
-from perfc.costmodels.cpu.products import product_amounts
 from perfc.costmodels.cpu.reductions import goes_down, reduction_amounts, singly, sums
 from perfc.costmodels.kernels import Floats, KernelTable
 from perfc.costmodels.locality import has_tables, lookups_of

@@ -10,7 +10,7 @@
 PyTorch takes all cores from 32768 elements on, and other rules of its ops
 (`parallel.py`); forking takes `fork_us`. A product's rate ramps with its sizes:
 half of it is reached at `m_half` rows, if n and k are large; packing operands and
-filling registers cost that much (`products.py`). Down the columns reductions go
+filling registers cost that much (`gemm.py`). Down the columns reductions go
 their own ways (`reductions.py`), as do norms of images (`norms.py`) and what is
 looked up, joined and turned (`movement.py`). Operands lie in a cache as far as they
 fit there (`memory.py`). Results of 32 MiB and more are mapped for each call, and a

@@ -12,6 +12,12 @@ if TYPE_CHECKING:
         without_beside,
         without_beside_one,
     )
+    from perfc.costmodels.gemm.formula import (
+        Products,
+        simt_second,
+        simt_seconds,
+        tensor_seconds,
+    )
     from perfc.costmodels.gemm.gemm import (
         GEMM,
         math_second,
@@ -28,12 +34,6 @@ if TYPE_CHECKING:
         is_wide,
         simt_parameters,
         tensor_parameters,
-    )
-    from perfc.costmodels.gemm.products import (
-        Products,
-        simt_second,
-        simt_seconds,
-        tensor_seconds,
     )
     from perfc.costmodels.gemm.residual import (
         LONGER,
@@ -60,7 +60,7 @@ else:
                 "simt_parameters",
                 "tensor_parameters",
             ),
-            "products": ("Products", "simt_second", "simt_seconds", "tensor_seconds"),
+            "formula": ("Products", "simt_second", "simt_seconds", "tensor_seconds"),
             "residual": (
                 "Known",
                 "LONGER",

@@ -13,6 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
+from perfc.costmodels.gemm.formula import (
+    Products,
+    own_parameters,
+    simt_second,
+    simt_seconds,
+    tensor_second,
+    tensor_seconds,
+)
 from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
 from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
 from perfc.costmodels.gemm.machine import Size
@@ -25,14 +33,6 @@ from perfc.costmodels.gemm.parameters import (
     is_wide,
     simt_parameters,
     tensor_parameters,
-)
-from perfc.costmodels.gemm.products import (
-    Products,
-    own_parameters,
-    simt_second,
-    simt_seconds,
-    tensor_second,
-    tensor_seconds,
 )
 from perfc.costmodels.gemm.residual import (
     SIGMA_INDEPENDENT,

@@ -20,7 +20,7 @@ BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
 """Compute capabilities that the parameters of batched products are fitted on.
 
 Pascal's other products run Maxwell's kernels, and are left out
-(`benchmarks/training/product_fit.py`).
+(`benchmarks/training/shipped_gemms.py`).
 """
 
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})

@@ -33,8 +33,8 @@ from perfc.costmodels.fitted_files import (
     fitted,
     network_of,
 )
+from perfc.costmodels.gemm.formula import Products
 from perfc.costmodels.gemm.machine import Size, mean_width
-from perfc.costmodels.gemm.products import Products
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,

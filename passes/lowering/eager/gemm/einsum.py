@@ -9,7 +9,7 @@ from typing import cast
 from perfc.ir import AttrValue, TensorType
 from perfc.ir.dims import Dim
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
-from perfc.passes.lowering.eager.gemm.product import gemm_launch
+from perfc.passes.lowering.eager.gemm.matmul import gemm_launch
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,

@@ -7,7 +7,7 @@ import pytest
 from tests.costmodels.signatures import gemm
 
 from perfc.costmodels.machine import Family
-from perfc.fitting.near_products import product_factors, product_fits
+from perfc.fitting.near_gemms import product_factors, product_fits
 from perfc.ir import Kernel
 
 SIGMAS = (0.05, 0.2)

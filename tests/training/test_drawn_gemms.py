@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.drawn_products import drawn_products
+from training.drawn_gemms import drawn_products
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import Products, products_of

@@ -6,8 +6,8 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.product_fit import fit_parameters
 from training.samples import CALIBRATION, FITTED, TEST, Sample
+from training.shipped_gemms import fit_parameters
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds

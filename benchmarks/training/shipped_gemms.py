@@ -20,7 +20,7 @@ from perfc.costmodels.gemm import (
 )
 from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting.errors import Errors, errors_of
-from perfc.fitting.near_products import product_factors, product_fits
+from perfc.fitting.near_gemms import product_factors, product_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import (
     OWN_BIASED_PARTS,

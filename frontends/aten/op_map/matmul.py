@@ -103,7 +103,7 @@ def _split(node: AtenNode, x: Operand, groups: Dim) -> Operand:
     return node.helper("reshape", (x, shape), {"view": True})[0]
 
 
-PRODUCT_HANDLERS: Mapping[str, Handler] = {
+MATMUL_HANDLERS: Mapping[str, Handler] = {
     "aten.linear": _linear,
     "aten.addmm": _addmm,
     "aten._addmm_activation": _addmm_activation,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
 from training.gemm import ProductRows
-from training.product_calls import fit_product_shares
+from training.gemm_calls import fit_product_shares
 from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target
