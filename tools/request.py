@@ -283,7 +283,7 @@ class Request:
                 choices=DTYPES,
                 default="fp32",
                 help="What the model computes in: bf16 and fp16 throughout, amp-… by "
-                "autocast, tf32 only in fp32 products.",
+                "autocast, tf32 only in fp32 GEMMs.",
             ),
         ),
     )

@@ -343,7 +343,7 @@ def _is_of_gpu(event: Any) -> bool:
 
 @contextmanager
 def _plain_math() -> Generator[None]:
-    """Compute fp32 products in fp32."""
+    """Compute fp32 GEMMs in fp32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -18,8 +18,8 @@ WIDE_MODES: Collection[str] = ("fp32", "tf32")
 
 _CONSTANTS = constants("attention")
 
-TF32_PRODUCTS = _CONSTANTS.number("tf32_products")
-"""Products in TF32 that the memory-efficient kernel computes one of fp32 with, from
+TF32_MATMULS = _CONSTANTS.number("tf32_matmuls")
+"""Matmuls in TF32 that the memory-efficient kernel computes one of fp32 with, from
 Ampere on; plain multiply-adds before."""
 
 EFFICIENT_NAME = "efficient"
@@ -125,12 +125,12 @@ def _has_flash(target: Target) -> bool:
 
 
 def fp32_flops_per_s(target: Target) -> float:
-    """Return the rate of fp32 products in the memory-efficient kernel, FLOP/s."""
+    """Return the rate of fp32 matmuls in the memory-efficient kernel, FLOP/s."""
     device = target.device
     tf32 = device.flops_per_s.get("tf32")
     if tf32 is None or not device.runs_cuda:
         return device.peak("fp32")
-    return tf32 / TF32_PRODUCTS
+    return tf32 / TF32_MATMULS
 
 
 def padded(head_dim: Number, maths: Maths[Number]) -> Number:

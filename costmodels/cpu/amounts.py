@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.cpu.gemm import product_amounts
+from perfc.costmodels.cpu.gemm import gemm_amounts
 from perfc.costmodels.cpu.memory import memory_amounts
 from perfc.costmodels.cpu.movement import (
     joined_amounts,
@@ -85,7 +85,7 @@ def amounts_of(
     amounts |= joined_amounts(kernels)
     amounts |= batch_norm_amounts(kernels, cores, lanes)
     amounts |= _step_amounts(kernels, cores)
-    return amounts | product_amounts(kernels, target, share, lanes)
+    return amounts | gemm_amounts(kernels, target, share, lanes)
 
 
 def vector_lanes(target: Target) -> int:

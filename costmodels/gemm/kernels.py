@@ -1,8 +1,8 @@
-"""What each kernel of a menu takes for a product, and which is the fastest.
+"""What each kernel of a menu takes for a GEMM, and which is the fastest.
 
-The formulas of `products`: what is of machine and kernel is worked out once, what is of
-the product once for all kernels. The best of a menu is found in arrays for many
-products, and for one by trying kernel after kernel, which takes a third of the time.
+The formulas of `formula`: what is of machine and kernel is worked out once, what is of
+the GEMM once for all kernels. The best of a menu is found in arrays for many
+GEMMs, and for one by trying kernel after kernel, which takes a third of the time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LEAST_DEPTH = 64
 _PARTIAL_BYTES = 8
 """A part of a split sum is written and read in fp32."""
 _SHORT_S = 1e-4
-"""Products shorter than this run at the boost clock."""
+"""GEMMs shorter than this run at the boost clock."""
 
 
 _Work: TypeAlias = tuple[Number, ...]
-"""What belongs to a product whichever kernel computes it; as `Size`.
+"""What belongs to a GEMM whichever kernel computes it; as `Size`.
 
 Seconds of a step of the depth, of an output at the sheet's rate; to write an output; of
 the bytes that must move, with all SMs; bytes of an operand's row; seconds to write and
@@ -34,7 +34,7 @@ read the sums of one part. A plain tuple, as `Candidate`.
 """
 
 Candidate: TypeAlias = tuple[Number, Number, Number]
-"""What one kernel takes for a product to compute, read and load; or each kernel, shape
+"""What one kernel takes for a GEMM to compute, read and load; or each kernel, shape
 (kernels, rows). A plain tuple: one with names takes three times as long to make."""
 
 _ENDLESS = (math.inf, math.inf, math.inf)
@@ -44,7 +44,7 @@ _EVEN_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
-    """Return the seconds of each product by the kernel, and split, that take least.
+    """Return the seconds of each GEMM by the kernel, and split, that take least.
 
     `best_of_many` is as libraries choose, on the whole: by the longest of what
     overlaps, at the boost clock, and a split fills all SMs. Here a better machine is
@@ -73,7 +73,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
 
 
 def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
-    """Return the seconds of each product by its fastest kernel."""
+    """Return the seconds of each GEMM by its fastest kernel."""
     work, choices = _work(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None)
@@ -95,7 +95,7 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
 
 
 def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
-    """Return the seconds of one product by its fastest kernel, without arrays."""
+    """Return the seconds of one GEMM by its fastest kernel, without arrays."""
     work = _work(size, machine)
     _, _, moved_s, _, partial_s = work
     chosen = _fastest(size, work, machine, math.inf, cut=False)
@@ -248,7 +248,7 @@ def _risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
 
 
 def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
-    """Return the least time of each product, and whose it is."""
+    """Return the least time of each GEMM, and whose it is."""
     compute_s, memory_s, loads_s = found
     total_s = np.maximum(np.maximum(compute_s, memory_s), loads_s)
     best = total_s.argmin(axis=0)

@@ -22,7 +22,7 @@ RECURRENT_GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
 """Kinds of recurrent layers, and their gates."""
 
 RECURRENT_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
-"""Flops per hidden unit and step apart from the products: the gates' activations
+"""Flops per hidden unit and step apart from the matmuls: the gates' activations
 (sigmoid 4, tanh 8), their products and sums with both biases."""
 
 RECURRENT_STATES: Mapping[str, int] = {"lstm": 2, "gru": 1, "rnn": 1}

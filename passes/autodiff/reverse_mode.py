@@ -250,7 +250,7 @@ class Backward:
         """Send the gradient of a layer's input, add it up, then compute the others.
 
         As Megatron's `LinearWithGradAccumulationAndAsyncCommunication`: what ranks add
-        up is under way while the product that is the weight's gradient runs.
+        up is under way while the GEMM that is the weight's gradient runs.
         """
         node, shared = site.node, site.x.producer
         assert shared is not None  # noqa: S101 - asked before
@@ -291,7 +291,7 @@ class Backward:
         """Give the gradient that *node* sends the shape and element type of *value*.
 
         As `validate_outputs` of PyTorch's engine does: under autocast a sum of both
-        types sends fp32 to the product that it reads. To autograd what is encoded on
+        types sends fp32 to the GEMM that it reads. To autograd what is encoded on
         its way is no tensor: its gradient has a format of its own. What ranks add up
         has the type that they add it up in until it comes to the parameter.
         """
@@ -311,7 +311,7 @@ class Backward:
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
         """Add up what *node* sends to an operand.
 
-        A linear layer reads a view of its weight, so the product that is the gradient
+        A linear layer reads a view of its weight, so the GEMM that is the gradient
         goes through `TBackward0`, though nothing here has to turn it.
         """
         value = node.operands[index]

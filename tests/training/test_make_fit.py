@@ -168,7 +168,7 @@ def _fitted(
     return {file.name: file.read_bytes() for file in files}, page
 
 
-STEPS = ("streams", "products", "attention", "convolutions", "collectives", "accuracy")
+STEPS = ("streams", "gemms", "attention", "convolutions", "collectives", "accuracy")
 
 
 def test_all_steps_are_known(script: ModuleType) -> None:

@@ -64,7 +64,7 @@ class FuseKernels(Pass):
 
     As Inductor does in its default mode, without CUDA graphs: elementwise ops are
     computed where they are read, loops and reductions that share memory become one
-    generated kernel (`triton_…`), views and casts cost nothing. Products,
+    generated kernel (`triton_…`), views and casts cost nothing. GEMMs,
     convolutions, attention, sorts, scatters and ops without a model stay the calls
     that they are. Forward and backward are compiled apart, and an op that reads a
     number back ends a graph; the optimizer stays eager.
@@ -225,7 +225,7 @@ class _Compiling:
         return frozenset(found)
 
     def _call(self, node: Node, *, plain: bool) -> None:
-        """Call an outside kernel; a *plain* product leaves its bias to a loop."""
+        """Call an outside kernel; a *plain* GEMM leaves its bias to a loop."""
         self._await((node,))
         for op in self._launched[node]:
             if self.source.ops[op].name == WORK_WAIT:

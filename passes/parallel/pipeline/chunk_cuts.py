@@ -10,7 +10,7 @@ import attrs
 from perfc.passes.parallel.pipeline.microbatches import INTERLEAVED, Step, steps_of
 
 BACKWARD_PER_FORWARD = 2.0
-"""What backward takes for forward: two products for each, of input and weight."""
+"""What backward takes for forward: two GEMMs for each, of input and weight."""
 
 ROUNDS = 4
 """Microbatches as multiples of the stages by which cuts are compared. More repeat what

@@ -81,10 +81,10 @@ class TensorWriter:
         self._add_up()
 
     def _take_biases(self) -> None:
-        """Leave layers by rows their products alone: a sum has the bias once."""
+        """Leave layers by rows their matmuls alone: a sum has the bias once."""
         graph, rows = self._graph, self.layout.rows
         biases = {node.results[0].name: node.operands[2:] for node in rows}
-        graph.replace({node: _product(node) for node in rows if node.operands[2:]})
+        graph.replace({node: _matmul(node) for node in rows if node.operands[2:]})
         for name, bias in biases.items():
             node = graph.value(name).producer
             assert node is not None  # noqa: S101 - a layer's result
@@ -195,7 +195,7 @@ class TensorWriter:
         return made.results[0]
 
 
-def _product(node: Node) -> Replacement:
+def _matmul(node: Node) -> Replacement:
     """Return a linear layer without its bias."""
     operands, result = node.operands[:2], node.results[0]
     return Replacement(node.op, operands, node.attributes, result, node.location)

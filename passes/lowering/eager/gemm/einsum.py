@@ -1,4 +1,4 @@
-"""Einstein sums in eager PyTorch: a batched product for each pair of operands."""
+"""Einstein sums in eager PyTorch: a batched GEMM for each pair of operands."""
 
 from __future__ import annotations
 

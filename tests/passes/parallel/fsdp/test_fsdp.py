@@ -240,10 +240,10 @@ def test_mixed_precision_halves_what_is_sent(reduce: str, size: int) -> None:
 
 
 def test_mixed_precision_computes_in_the_type_of_parameters() -> None:
-    """Products read bf16 alone, as many as there were; the optimizer reads fp32."""
+    """Matmuls read bf16 alone, as many as there were; the optimizer reads fp32."""
     graph, wide = _mixed(), _step(Fsdp(ranks=RANKS))
-    products = _nodes(graph, "matmul") + _nodes(graph, "linear")
-    read = [_type(v).dtype.name for n in products for v in n.operands]
+    matmuls = _nodes(graph, "matmul") + _nodes(graph, "linear")
+    read = [_type(v).dtype.name for n in matmuls for v in n.operands]
 
     assert _flops(wide) == _flops(graph)
     assert {"bf16"} == set(read)
@@ -276,7 +276,7 @@ def test_nothing_that_computes_waits_for_a_cast(reduce: str) -> None:
 
 
 def test_autocast_meets_what_fsdp_has_gathered() -> None:
-    """With both, products read what is gathered, and norms casts to fp32."""
+    """With both, matmuls read what is gathered, and norms casts to fp32."""
     amp, mixed = ConvertDtype(autocast=True), Fsdp(ranks=2, param_dtype="bf16")
     passes = training_passes("training", None, [amp, mixed])
     (rank,) = _run(passes).classes

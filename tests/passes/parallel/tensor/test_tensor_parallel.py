@@ -60,8 +60,8 @@ def _biases(node: Node) -> int:
     return int(_type(node.results[0]).numel) if has_bias else 0
 
 
-def _products(graph: Graph) -> Mapping[str, int]:
-    """Return the flops of products and attention, biases apart, by name."""
+def _matmuls(graph: Graph) -> Mapping[str, int]:
+    """Return the flops of matmuls and attention, biases apart, by name."""
     return {
         node.name: _flops(node) - _biases(node)
         for node in graph
@@ -71,9 +71,9 @@ def _products(graph: Graph) -> Mapping[str, int]:
 
 @pytest.mark.parametrize("model", [f"gpt2:{SIZES}", f"bert-base:{SIZES}"])
 def test_work_of_shared_layers_adds_up(model: str) -> None:
-    """All ranks together do the products once, but for layers that are not shared."""
-    whole = _products(_graph(model))
-    part = _products(_graph(model, TensorParallel(ranks=RANKS)))
+    """All ranks together do the matmuls once, but for layers that are not shared."""
+    whole = _matmuls(_graph(model))
+    part = _matmuls(_graph(model, TensorParallel(ranks=RANKS)))
     alike = {name for name in whole if whole[name] == part[name]}
 
     assert whole.keys() == part.keys()
@@ -102,7 +102,7 @@ def test_two_sums_of_a_layer() -> None:
 def test_a_weight_has_its_gradient_while_that_of_the_input_is_added_up(
     model: str,
 ) -> None:
-    """The product of the weight stands behind the all-reduce, before who reads it."""
+    """The matmul of the weight stands behind the all-reduce, before who reads it."""
     nodes = [*_graph(model, TensorParallel(ranks=RANKS), Training())]
     reduces = [
         place
