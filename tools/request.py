@@ -231,7 +231,7 @@ class Request:
             Option(
                 flag="--popularity",
                 metavar="TEXT|FILE|NAME=TEXT",
-                help="How look-ups spread over the rows of tables, or of the table "
+                help="How lookups spread over the rows of tables, or of the table "
                 "NAME: uniform, zipf(1.05), zipf-mandelbrot(0.98,1400), ..., or what "
                 "`perfc locality` writes.",
                 multiple=True,

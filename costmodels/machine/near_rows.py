@@ -176,7 +176,7 @@ def _of_conv(kernel: Kernel) -> Sequence[float]:
 
 
 def _of_bags(kernel: Kernel) -> Sequence[float]:
-    """Return bags, what a table has, and all look-ups."""
+    """Return bags, what a table has, and all lookups."""
     if "tables" not in kernel.params:
         return 0.0, 0.0, 0.0, 0.0
     tables = kernel.params.records("tables")

@@ -175,7 +175,7 @@ def _infer_linear_attention(
 def _work_linear_attention(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Count the recurrence: a rank-one update of the state, and a look-up, a token.
+    """Count the recurrence: a rank-one update of the state, and a lookup, a token.
 
     The delta rules look a key up, too, before they write.
     """

@@ -1,4 +1,4 @@
-"""Writes the look-ups of sharded tables as one rank runs them: TorchRec's.
+"""Writes the lookups of sharded tables as one rank runs them: TorchRec's.
 
 The rank's samples are dealt to the ranks that have the tables (`KJTAllToAll`), which
 look up the samples of all ranks at once; where ranks share the rows of a table, what
@@ -35,7 +35,7 @@ class Exchange:
 
     Attributes:
         tape: Where it is written.
-        bags: The look-ups of the model.
+        bags: The lookups of the model.
         deal: Which place has what.
         place: The place of this rank.
         codec: What pooled rows are on their way; None for what they are.
@@ -240,7 +240,7 @@ class Exchange:
     def _request(self, *, last: bool) -> dict[str, AttrValue]:
         """Let the last collective be waited for where rows are read first.
 
-        TorchRec waits for what follows a look-up at once where another follows that.
+        TorchRec waits for what follows a lookup at once where another follows that.
         """
         return {"request": True} if last and not self.functional else {}
 
@@ -278,11 +278,11 @@ class Exchange:
 
 @attrs.define(eq=False)
 class Lookups:
-    """All exchanges of one rank, in place of the look-ups of its model.
+    """All exchanges of one rank, in place of the lookups of its model.
 
     Attributes:
         graph: The graph of the rank.
-        exchanges: What takes the place of the look-ups.
+        exchanges: What takes the place of the lookups.
 
     """
 

@@ -63,7 +63,7 @@ class EmbeddingTable:
 
 @attrs.frozen(eq=False)
 class Bags:
-    """The look-ups of a graph that can be dealt to ranks: they are alike.
+    """The lookups of a graph that can be dealt to ranks: they are alike.
 
     Attributes:
         nodes: The lookups, with the tables of each.
@@ -98,7 +98,7 @@ class Bags:
 
     @property
     def tables(self) -> list[EmbeddingTable]:
-        """All tables, in the order of their look-ups."""
+        """All tables, in the order of their lookups."""
         return [table for tables in self.nodes.values() for table in tables]
 
     @property

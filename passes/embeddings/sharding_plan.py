@@ -102,7 +102,7 @@ class TableSize:
     Attributes:
         name: What plans call it: its parameter, without `.weight`.
         dim: Columns.
-        load: What a look-up moves, in any unit: columns x rows of a bag.
+        load: What a lookup moves, in any unit: columns x rows of a bag.
 
     """
 

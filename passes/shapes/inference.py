@@ -161,7 +161,7 @@ class Inference:
         return found
 
     def _shared(self, result: Abstract | None) -> Abstract | None:
-        """Make equal types one object, as those of inputs are: look-ups are many."""
+        """Make equal types one object, as those of inputs are: lookups are many."""
         if result is None:
             return None
         type_ = self._types.get(result.type)

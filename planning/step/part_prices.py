@@ -1,4 +1,4 @@
-"""What parts of tables take: their look-ups and updates, by perfc's own cost models.
+"""What parts of tables take: their lookups and updates, by perfc's own cost models.
 
 A rank looks all its tables up in one kernel, and updates them in some thirty; memory,
 cache or latency bounds each of these over all tables together. So a part is priced
@@ -59,7 +59,7 @@ class Part:
         rows: Its rows.
         dim: Its columns.
         pooling: Rows of it that a bag sums up.
-        popularity: How look-ups spread over its rows.
+        popularity: How lookups spread over its rows.
         tier: Where its rows lie.
         cache: Share of the rows that a cache holds; 0 where the tier has none.
 

@@ -81,7 +81,7 @@ class MemoryNeed:
 class PhysicalCost:
     """Loads of ranks in seconds and bytes; steps by their critical path.
 
-    Look-ups and updates add up as `PartPrices` says. Exchanges are priced by their
+    Lookups and updates add up as `PartPrices` says. Exchanges are priced by their
     size, which is the most that any rank sends or gets. `StepModel` puts them together
     with all that plans leave as it is, as the pipeline has scheduled it once for each
     set of ways of dealing.
@@ -116,7 +116,7 @@ class PhysicalCost:
 
     @functools.cached_property
     def idle(self) -> Idle:
-        """Seconds of look-ups and updates of next to nothing."""
+        """Seconds of lookups and updates of next to nothing."""
         found = self.prices.idle()
         return Idle(found.lookup_s, found.update_s)
 

@@ -1,4 +1,4 @@
-"""A step whose exchanges, look-ups and updates are those of any plan."""
+"""A step whose exchanges, lookups and updates are those of any plan."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Idle:
     """Seconds of kernels over next to nothing.
 
     Attributes:
-        lookup_s: Of look-ups.
+        lookup_s: Of lookups.
         update_s: Of updates.
 
     """

@@ -42,7 +42,7 @@ def analyze(
         batch: Samples in the batch.
         pooling: Lookups per embedding bag, where the model leaves it open.
         dims: Other symbols and their numbers.
-        popularity: How look-ups spread over the rows of embedding tables, as
+        popularity: How lookups spread over the rows of embedding tables, as
             `perfc.load` takes it.
         mode: `inference`, or `training` for a whole training step; a loaded model has
             its mode already.

@@ -226,7 +226,7 @@ def load(
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
-        popularity: How look-ups spread over the rows of all embedding tables, as
+        popularity: How lookups spread over the rows of all embedding tables, as
             `zipf(1.05)`; a mapping for tables by their names.
         mode: `inference`, or `training` for a whole training step: the loss, the
             backward pass and the optimizer are derived (pass `training`).

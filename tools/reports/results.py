@@ -1,4 +1,4 @@
-"""The facts a report is made from, with look-ups by flat task number."""
+"""The facts a report is made from, with lookups by flat task number."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ from perfc.tools.request import TRAINING, Request
 
 @attrs.frozen
 class _Popularity(Transform):
-    """Say how look-ups spread over the rows of tables.
+    """Say how lookups spread over the rows of tables.
 
     Attributes:
         texts: By table; of the others what stands under "".
@@ -128,7 +128,7 @@ class ShardModel:
 
     @functools.cached_property
     def bags(self) -> Bags:
-        """Its look-ups.
+        """Its lookups.
 
         Raises:
             UnsupportedModelError: it has none, or they cannot be dealt.
@@ -303,7 +303,7 @@ class _First:
         plan: Where tables were.
         rank: Whose step it is.
         report: What it takes.
-        ops: Its look-up and its update.
+        ops: Its lookup and its update.
 
     """
 

@@ -22,7 +22,7 @@ from perfc.tools.sharding.model import ShardModel
 
 Floats = NDArray[np.float64]
 
-LOOKUPS = "look-ups and updates"
+LOOKUPS = "lookups and updates"
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     LOOKUPS: ("lookup_s", "update_s", "prefetch_s"),
@@ -136,7 +136,7 @@ class RankedPlan:
 
     @functools.cached_property
     def alone_s(self) -> Floats:
-        """The step if only one rank had look-ups to do, for each rank, [ranks]."""
+        """The step if only one rank had lookups to do, for each rank, [ranks]."""
         loads, columns = self._loads, self._columns(KINDS[LOOKUPS])
         others = loads.copy()
         others[:, columns] = 0.0
@@ -161,7 +161,7 @@ class RankedPlan:
     def slack_s(self) -> Floats:
         """How much longer each rank may look up until the step is longer, [ranks].
 
-        Beyond its slack the step grows as the look-ups do.
+        Beyond its slack the step grows as the lookups do.
         """
         loads, step_s = self._loads, self.cost_s or 0.0
         columns = self._columns(KINDS[LOOKUPS][:1])
@@ -188,7 +188,7 @@ class RankedPlan:
 
     @functools.cached_property
     def exposed_s(self) -> Mapping[str, float]:
-        """What look-ups, then exchanges add to the step, and what is left of it."""
+        """What lookups, then exchanges add to the step, and what is left of it."""
         whole_s, loads = self.cost_s or 0.0, self._loads
         found: dict[str, float] = {}
         for name, measures in KINDS.items():

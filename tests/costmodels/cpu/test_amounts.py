@@ -151,7 +151,7 @@ def test_columns_beyond_registers_are_taken_in_pieces(
 
 
 def test_rows_looked_up_again_are_there() -> None:
-    """A hundred look-ups of one row fetch one; of a large table, as many."""
+    """A hundred lookups of one row fetch one; of a large table, as many."""
     one = _amounts("gather", kind="gather", axis=0, shape=(1, 4), indices=(100,))
     many = _amounts(
         "gather", kind="gather", axis=0, shape=(10_000_000, 4), indices=(100,)
@@ -171,8 +171,8 @@ def test_pieces_that_are_joined() -> None:
     assert pytest.approx(3) == _amounts("concat", axis=0, shapes=shapes)["row_ns"]
 
 
-def test_look_ups_are_counted_one_by_one() -> None:
-    """A bag's look-ups are a term of their own, on however many cores."""
+def test_lookups_are_counted_one_by_one() -> None:
+    """A bag's lookups are a term of their own, on however many cores."""
     table = Record({"rows": 1000, "dim": 16, "pooling": 5})
     found = _amounts("embedding_bag", batch=32, tables=(table, table))
 

@@ -236,7 +236,7 @@ def _convolution(
 
 @st.composite
 def embedding_tables(draw: st.DrawFn) -> Record:
-    """Return what a look-up says of one table."""
+    """Return what a lookup says of one table."""
     return Record(
         {
             "rows": draw(st.integers(1, 1 << 24)),
@@ -249,7 +249,7 @@ def embedding_tables(draw: st.DrawFn) -> Record:
 
 @st.composite
 def lookups(draw: st.DrawFn) -> Kernel:
-    """Return a look-up in tables, or an update of their rows, alike or not."""
+    """Return a lookup in tables, or an update of their rows, alike or not."""
     batch = draw(st.integers(1, 1 << 14))
     if draw(st.booleans()):
         kernel = bag(batch, 1, 1, 1, 64, weighted=draw(st.booleans()))

@@ -32,7 +32,7 @@ class Mlp(nn.Module):
 
 
 class Tables(nn.Module):
-    """A bag and a plain look-up, summed and multiplied."""
+    """A bag and a plain lookup, summed and multiplied."""
 
     def __init__(self, *, sparse: bool) -> None:
         """Make the tables."""

@@ -436,7 +436,7 @@ def test_without_a_compiler() -> None:
         raise RuntimeError(_NO_COMPILER)
 
 
-def test_only_uniform_look_ups_are_run() -> None:
+def test_only_uniform_lookups_are_run() -> None:
     """Inputs are drawn uniform: a workload that says otherwise is not run as if so."""
     subject = find_subject(f"{SMALL},popularity=zipf(1.05)")
 

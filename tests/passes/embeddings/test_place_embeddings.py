@@ -94,7 +94,7 @@ def test_states_lie_beside_their_tables(optimizer: str, left: int, tier: str) ->
     ],
 )
 def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
-    """Tables in host memory that no look-up updates cannot be trained."""
+    """Tables in host memory that no lookup updates cannot be trained."""
     with pytest.raises(UsageError, match=r"'emb_l\.0\.weight' is in host"):
         load(
             model,
@@ -106,7 +106,7 @@ def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
 
 
 def test_popular_rows_stay_in_the_cache() -> None:
-    """Skewed look-ups fetch less: a small cache of popular rows is nearly enough."""
+    """Skewed lookups fetch less: a small cache of popular rows is nearly enough."""
     cache = PlaceEmbeddings(cache=0.1)
     popular = SetPopularity("zipf(1.3)")
     flat, skewed = (report(*said, cache).time_us for said in ((), (popular,)))
@@ -221,8 +221,8 @@ def placed(kernel: Kernel, **said: str | float) -> Kernel:
 
 def test_rows_cross_the_link() -> None:
     """Rows are read at most at the link's rate, updated ones twice."""
-    look_up, change = bag(4096, 1, 10**8, 20, 128), update(4096, 1, 10**8, 20, 128)
-    kernels = [placed(kernel, tier="uvm") for kernel in (look_up, change)]
+    lookup, change = bag(4096, 1, 10**8, 20, 128), update(4096, 1, 10**8, 20, 128)
+    kernels = [placed(kernel, tier="uvm") for kernel in (lookup, change)]
 
     forward, backward = price(kernels, V100, ALL_MODELS).seconds
 
@@ -266,7 +266,7 @@ def test_a_cache_that_never_fills_is_filled_once() -> None:
 
 
 def test_empty_tables_and_batches() -> None:
-    """No look-ups, a table of one row and a cache of less than a row are priced."""
+    """No lookups, a table of one row and a cache of less than a row are priced."""
     kernels = [
         placed(bag(batch, 1, rows, pooling, 8), tier=tier, cache=0.2)
         for batch, rows, pooling in ((1, 1, 1), (7, 3, 0), (2, 10**9, 1))

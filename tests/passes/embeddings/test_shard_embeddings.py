@@ -137,7 +137,7 @@ def test_ranks_that_hold_alike_are_one_class() -> None:
 
 
 def test_batched_tables_are_dealt_too() -> None:
-    """A look-up of all tables at once is taken apart like one a table."""
+    """A lookup of all tables at once is taken apart like one a table."""
     batched = graph_of(sharded(f"{MODEL},embedding=batched"), 0)
     single = graph_of(sharded(), 0)
     sizes = [
@@ -217,7 +217,7 @@ def test_gradients_of_rows_go_back_beside_the_dense_layers(
 
 
 def test_sums_of_a_node_go_back_where_they_were_made() -> None:
-    """TorchRec waits for the scatter at once: between the exchange and the look-ups."""
+    """TorchRec waits for the scatter at once: between the exchange and the lookups."""
     deal = "table_row_wise.output"
     gather = f"{deal}.reduce_scatter.all_gather"
 
@@ -332,7 +332,7 @@ def test_means_cannot_share_rows() -> None:
     ],
 )
 def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> None:
-    """Look-ups that no exchange does are refused by name."""
+    """Lookups that no exchange does are refused by name."""
     program = build_workload(MODEL)
     graph = ops_of(program.classes[0])
     bag = nodes_of(graph, "embedding_bag")[2]

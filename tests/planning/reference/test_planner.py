@@ -49,7 +49,7 @@ def _tables(*pooling: float) -> list[Table]:
 
 
 def test_largest_first_to_the_least() -> None:
-    """Tables of 5, 4, 3, 3 and 3 look-ups on two ranks: 5 + 3 and 4 + 3 + 3."""
+    """Tables of 5, 4, 3, 3 and 3 lookups on two ranks: 5 + 3 and 4 + 3 + 3."""
     world = World(2, 2)
     cost = TorchRecCost(rules=PerfRules(topology=Topology(world=world), batch=64))
     planner = TorchRecPlanner(

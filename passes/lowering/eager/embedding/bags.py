@@ -4,7 +4,7 @@ Read from fbgemm's `sparse_permute_2d.cu` and `sparse_block_bucketize_features.c
 from TorchRec's `KJTAllToAll` and `bucketize_kjt_before_all2all`; the kernels of a
 permutation were counted on the Kineto traces of TorchRec on V100 that
 HolisticTraceAnalysis publishes: lengths, two running sums, indices, and running sums
-once more for the look-up.
+once more for the lookup.
 """
 
 from __future__ import annotations
