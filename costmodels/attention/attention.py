@@ -10,8 +10,8 @@ causal mask ends the walk early. A step's matmuls run at a share of the math mod
 peak, idle rows of a tile included, and `softmax` of its exponentials are not hidden
 behind them. Where tiles of queries leave SMs idle, FlashAttention 3 splits the keys
 over them, and so does version 2 for fewer queries than keys; the parts are combined at
-the end. Few queries (decoding) have smaller tiles, and the steps of all heads are dealt
-out over the SMs where that is sooner; one query of grouped heads is a tile of theirs.
+the end. Few queries (decoding) have smaller tiles, and the steps of all heads are
+spread over SMs where that is sooner; one query of grouped heads is a tile of theirs.
 
 PyTorch's memory-efficient kernel (`algorithm` efficient: masks; fp32; before Ampere)
 never splits the keys. Its blocks wait for each tile of keys and of values, those of one
@@ -421,7 +421,7 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    """Return the seconds of few queries: a block each, or all steps dealt over the SMs.
+    """Return the seconds of few queries: a block each, or all steps spread over SMs.
 
     All steps but the first are loaded while others compute.
     """
@@ -432,10 +432,10 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     moved_s = read_s * (1 + (1 / parameters.memory_share - 1) * first)
     whole_s = most(_whole_seconds(blocks, sms, maths), moved_s)
     rows = maths.where(blocks.narrow, tiles.few_rows[0], tiles.few_rows[1])
-    dealt_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
-    dealt_s = dealt_s + ceil(blocks.number / sms) * blocks.fill_s
-    dealt_s = most(dealt_s, moved_s) + parameters.combine_s
-    return maths.where(steps > 1, maths.least(whole_s, dealt_s), whole_s)
+    spread_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
+    spread_s = spread_s + ceil(blocks.number / sms) * blocks.fill_s
+    spread_s = most(spread_s, moved_s) + parameters.combine_s
+    return maths.where(steps > 1, maths.least(whole_s, spread_s), whole_s)
 
 
 def _whole_seconds(blocks: _Blocks[Number], sms: int, maths: Maths[Number]) -> Number:

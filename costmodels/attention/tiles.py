@@ -40,7 +40,7 @@ class AttentionTiles:
         narrow_size: Numbers of the largest heads that have tiles of their own.
         narrow: Queries of a tile and keys of a step, of such heads.
         wide: The same of larger heads.
-        few_queries: Queries up to which the keys are dealt out over all SMs; 0: never.
+        few_queries: Queries up to which the keys are spread over all SMs; 0: never.
         few_rows: Queries of a tile then, of narrow heads and of larger ones.
         splits: Whether prefill splits its keys over idle SMs.
         together: Blocks that an SM holds at once.

@@ -136,18 +136,18 @@ class LookupOps:
 
         """
         for node in graph:
-            if is_embedding_bag(node) and _is_dealt(node):
+            if is_embedding_bag(node) and _is_sharded(node):
                 count = len(node.attributes.records("tables"))
                 types = [_type(v) for v in node.operands]
                 updates = (
                     n
                     for n in graph
-                    if n.op == "embedding_bag_backward" and _is_dealt(n)
+                    if n.op == "embedding_bag_backward" and _is_sharded(n)
                 )
                 return cls(
                     node, next(updates, None), types[count].dtype, types[0].dtype
                 )
-        msg = f"{graph} looks up no tables that were dealt to it"
+        msg = f"{graph} looks up no sharded tables"
         raise VerifyError(msg)
 
 
@@ -313,7 +313,7 @@ def _at_most_one(part: float, whole: float) -> float:
     return min(1.0, part / whole) if whole > 0 else 1.0
 
 
-def _is_dealt(node: Node) -> bool:
+def _is_sharded(node: Node) -> bool:
     sharding = node.attributes.records("tables")[0].get("sharding")
     return sharding not in (None, "data_parallel")
 

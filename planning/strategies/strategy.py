@@ -29,8 +29,8 @@ CHUNKS = 2
 
 TABLE_WISE, ROW_WISE, COLUMN_WISE = "table-wise", "row-wise", "column-wise"
 TABLE_ROW_WISE, GRID = "table-row-wise", "grid"
-DEALT = (TABLE_WISE, ROW_WISE, COLUMN_WISE, TABLE_ROW_WISE, GRID)
-"""How tables of embedding bags are dealt to ranks, if all of them are alike."""
+SHARDINGS = (TABLE_WISE, ROW_WISE, COLUMN_WISE, TABLE_ROW_WISE, GRID)
+"""How tables of embedding bags are sharded, if all of them are alike."""
 
 _FSDP = {FSDP: "full", GRAD_OP: "grad-op", HYBRID: "hybrid"}
 
@@ -52,8 +52,8 @@ class Strategy:
         schedule: One of `SCHEDULES` or `INTERLEAVED`, in which stages compute
             microbatches.
         chunks: Pieces of layers that each stage has, interleaved; else 1.
-        tables: `dp` for tables that every replica has, one of `DEALT`, or a plan file;
-            empty for a model without tables.
+        tables: `dp` for tables that every replica has, one of `SHARDINGS`, or a plan
+            file; empty for a model without tables.
 
     """
 
@@ -72,7 +72,7 @@ class Strategy:
         return self.replicas * self.tensor * self.stages
 
     @property
-    def deals_tables(self) -> bool:
+    def shards_tables(self) -> bool:
         """Whether ranks hold different tables, or parts of them."""
         return self.tables not in ("", DP)
 
@@ -127,7 +127,7 @@ class Strategy:
         """
         found: list[Transform] = []
         shared = self.data != DP and self.replicas > 1
-        if self.deals_tables or (self.tables and shared):
+        if self.shards_tables or (self.tables and shared):
             plan = "data-parallel" if self.tables == DP else self.tables
             node = min(gpus_per_node, self.replicas)
             found.append(ShardEmbeddings(self.replicas, plan=plan, per_node=node))

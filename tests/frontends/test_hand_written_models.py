@@ -223,7 +223,7 @@ def test_weight_norm() -> None:
 
 
 def test_groups_of_an_open_batch() -> None:
-    """Experts' rows are dealt evenly where the batch is open."""
+    """Experts' rows are distributed evenly where the batch is open."""
     experts = torch.zeros(4, 16, 32, dtype=torch.bfloat16)
 
     def call(weight: Tensor, x: Tensor, ends: Tensor) -> Tensor:

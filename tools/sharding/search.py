@@ -39,7 +39,7 @@ REST = "dense"
 DATA_PARALLEL = "data_parallel"
 
 _NEXT_TO_NOTHING = 1e-12
-"""Loads that are so small still say which ways of dealing there are."""
+"""Loads that are so small still say which sharding groups there are."""
 
 _ROUNDING = 1e-9
 """Share by which sums of floats may exceed a rank's memory, and still fit."""

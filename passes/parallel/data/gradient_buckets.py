@@ -89,7 +89,7 @@ def _elements(value: Value) -> int:
 
 
 def fill_buckets(tensors: Iterable[Value], limits: Limits) -> list[Bucket]:
-    """Deal tensors to buckets, in the order in which they are ready."""
+    """Assign tensors to buckets, in the order in which they are ready."""
     filling: dict[DType, Bucket] = {}
     buckets: list[Bucket] = []
     for tensor in tensors:

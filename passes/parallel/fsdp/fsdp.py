@@ -69,7 +69,7 @@ class Fsdp(Transform):
     It runs before `training`, which the pass `regather` follows for `full` and
     `hybrid`: gathered parameters are forgotten behind forward and gathered again in
     backward (ZeRO-3); with `grad-op` they stay (ZeRO-2). Tables of embedding bags are
-    not shared: `shard-embeddings` deals them out.
+    not shared: `shard-embeddings` shards them.
 
     Attributes:
         ranks: How many ranks there are.
@@ -90,7 +90,7 @@ class Fsdp(Transform):
     Raises:
         UsageError: an option is wrong, no module fits, there is a backward pass, or
             autocast has cast the parameters that are to be gathered in another type.
-        UnsupportedModelError: tables are not dealt out, or there are no parameters.
+        UnsupportedModelError: tables are not sharded, or there are no parameters.
 
     """
 
@@ -233,10 +233,10 @@ def _checked(program: Program, graph: Graph | None) -> Graph:
 
 
 def _shared_parameters(graph: Graph) -> list[Value]:
-    """Return the parameters that are shared: all but tables that are dealt out.
+    """Return the parameters that are shared: all but sharded tables.
 
     Raises:
-        UnsupportedModelError: there are none, or tables that nobody has dealt out.
+        UnsupportedModelError: there are none, or tables that are not sharded.
 
     """
     tables: set[Value] = set()
@@ -246,7 +246,7 @@ def _shared_parameters(graph: Graph) -> list[Value]:
         records = node.attributes.records("tables")
         if any("sharding" not in record for record in records):
             msg = (
-                f"{node}: fsdp does not share tables of embedding bags; deal them out "
+                f"{node}: fsdp does not share tables of embedding bags; shard them "
                 "first: --pass shard-embeddings"
             )
             raise UnsupportedModelError(msg)

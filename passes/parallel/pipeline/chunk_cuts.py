@@ -1,4 +1,4 @@
-"""How consecutive layers are dealt to stages, or in chunks to stages in turn."""
+"""How consecutive layers are assigned to stages, or in chunks to stages in turn."""
 
 from __future__ import annotations
 

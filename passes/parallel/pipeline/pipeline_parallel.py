@@ -51,7 +51,7 @@ MAX_MICROBATCHES = 4096
 class PipelineParallel(Transform):
     """Run the layers of a model on ranks behind each other, a batch in parts.
 
-    Layers are dealt out so that the slowest stage is as fast as can be, by their work
+    Layers are assigned so that the slowest stage is as fast as can be, by their work
     and what crosses between them; chunks so that their last step ends early. Every
     stage runs its part of forward, and of backward, for each microbatch; what crosses
     is sent and received, forward and backward on streams of their own. Gradients are

@@ -28,7 +28,8 @@ class Plan:
 
     Attributes:
         stages: Which stage has what, of one microbatch.
-        places: How many groups of ranks there are, to which stages are dealt in turn.
+        places: How many groups of ranks there are, which stages are assigned to in
+            turn.
         whole: Inputs of all microbatches together, and the axis that is divided.
         microbatches: How many there are.
         ranks: Ranks of a stage, which are neighbours.

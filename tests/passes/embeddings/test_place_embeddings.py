@@ -132,7 +132,7 @@ def test_one_table_and_large_tables() -> None:
 
 
 def test_shards_keep_their_tier() -> None:
-    """Tables that are dealt to ranks are where they were put."""
+    """Tables that are sharded are where they were put."""
     loaded = load(MODEL, batch=64, transforms=(PlaceEmbeddings(), ShardEmbeddings(2)))
     for rank in loaded.program.classes:
         assert rank.ops is not None

@@ -136,7 +136,7 @@ def test_ranks_that_hold_alike_are_one_class() -> None:
     assert [(0, 1), (2, 3)] == [c.ranks for c in uneven.classes]
 
 
-def test_batched_tables_are_dealt_too() -> None:
+def test_batched_tables_are_sharded_too() -> None:
     """A lookup of all tables at once is taken apart like one a table."""
     batched = graph_of(sharded(f"{MODEL},embedding=batched"), 0)
     single = graph_of(sharded(), 0)
@@ -218,10 +218,10 @@ def test_gradients_of_rows_go_back_beside_the_dense_layers(
 
 def test_sums_of_a_node_go_back_where_they_were_made() -> None:
     """TorchRec waits for the scatter at once: between the exchange and the lookups."""
-    deal = "table_row_wise.output"
-    gather = f"{deal}.reduce_scatter.all_gather"
+    group = "table_row_wise.output"
+    gather = f"{group}.reduce_scatter.all_gather"
 
-    assert _order(f"{deal}.all_to_all.all_to_all", DENSE, gather, plan="grid")
+    assert _order(f"{group}.all_to_all.all_to_all", DENSE, gather, plan="grid")
 
 
 def test_gradients_of_rows_are_issued_before_the_last_bucket() -> None:
@@ -331,7 +331,7 @@ def test_means_cannot_share_rows() -> None:
         ({"padding_index": 3}, "has a padding index"),
     ],
 )
-def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> None:
+def test_bags_that_cannot_be_sharded(changes: dict[str, object], problem: str) -> None:
     """Lookups that no exchange does are refused by name."""
     program = build_workload(MODEL)
     graph = ops_of(program.classes[0])
@@ -342,7 +342,7 @@ def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> 
         PassManager([ShapeInference(), ShardEmbeddings(ranks=2)]).run(program)
 
 
-def test_tables_are_batched_before_they_are_dealt() -> None:
+def test_tables_are_batched_before_they_are_sharded() -> None:
     """`batch-embeddings` in front changes nothing that goes between ranks."""
     passes = (
         ShapeInference(),

@@ -125,7 +125,7 @@ def test_more_proposals_are_no_worse(tables: list[Table]) -> None:
 
 
 def test_grid_tries_everything() -> None:
-    """Where all ranks hold all tables nothing is dealt: the grid's best is the best."""
+    """Where all ranks hold all tables none is placed: the grid's best is the best."""
     tables = _tables(1, 20)
     kinds = (ROW_WISE, "data_parallel")
     planner = attrs.evolve(PLANNER, kinds=kinds, proposers=("grid",))

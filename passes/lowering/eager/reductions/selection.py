@@ -33,7 +33,7 @@ _SEVERAL_BLOCKS = (
     *((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000)),
     *((4_000, 800), (math.inf, 400)),
 )
-"""Up to so many slices, those of so many elements are dealt out to several blocks
+"""Up to so many slices, those of so many elements are distributed over several blocks
 (`should_use_multiblock` in `TensorTopK.cu`)."""
 
 _COUNT_BYTES = 8

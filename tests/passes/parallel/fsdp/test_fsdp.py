@@ -181,7 +181,7 @@ def test_adding_up_between_nodes_runs_beside_gathers() -> None:
     )
 
 
-def test_the_rest_of_a_model_whose_tables_are_dealt_out() -> None:
+def test_the_rest_of_a_model_whose_tables_are_sharded() -> None:
     """Sharded tables stay as they are; the MLPs are shared among the same ranks."""
     early = (ShardEmbeddings(ranks=RANKS), Fsdp(ranks=RANKS, wrap="*"))
     program = _run((*early, Training()), "dlrm-ddp:tables=6,rows=50,dim=16,pooling=2")

@@ -33,7 +33,7 @@ def _slowest(parts: Sequence[float], stages: int) -> float:
 
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 4), st.booleans())
-def test_equal_layers_are_dealt_out_evenly(
+def test_equal_layers_are_assigned_evenly(
     stages: int,
     chunks: int,
     each: int,

@@ -378,7 +378,7 @@ def test_a_batch_that_does_not_divide() -> None:
 
 
 def test_cuts_are_even() -> None:
-    """Equal layers are dealt out evenly."""
+    """Equal layers are assigned evenly."""
     graphs = _graphs(_run(_chain(8), PipelineParallel(4, 2)))
 
     assert [2, 2, 2, 2] == [len(graph.parameters) for graph in graphs]
