@@ -269,7 +269,7 @@ class Request:
                 flag="--ranks",
                 metavar="N",
                 help="GPUs that run replicas of it, each with its own batch; in "
-                "training they add their gradients up.",
+                "training their gradients are all-reduced.",
                 most=MAX_RANKS,
             ),
         ),

@@ -103,7 +103,7 @@ class StreamWaits:
     _recorded: dict[int, tuple[_Awaited, ...]] = attrs.field(
         factory=dict[int, "tuple[_Awaited, ...]"], init=False
     )
-    """What events stand behind, by the call that records them."""
+    """What events stand after, by the call that records them."""
     _event: dict[Thread, Stream] = attrs.field(factory=dict[Thread, Stream], init=False)
     _pending: dict[Stream, list[_Awaited]] = attrs.field(
         factory=dict[Stream, list[_Awaited]], init=False
@@ -129,7 +129,7 @@ class StreamWaits:
         self._compute = busiest[0][0] if busiest else None
 
     def _look_ahead(self) -> tuple[dict[int, Stream], set[int]]:
-        """Return the stream launched to behind each wait, and ops with collectives."""
+        """Return the stream launched to after each wait, and ops with collectives."""
         following: dict[Thread, Stream] = {}
         anywhere: Stream | None = None
         found: dict[int, Stream] = {}
@@ -187,15 +187,15 @@ class StreamWaits:
             current = self._current.get(call.thread)
             stream = self._recorded_on.get(call.correlation, current)
             if stream is not None:
-                behind = (*self._end(stream, told=True), *self._pending.get(stream, ()))
-                self._recorded[call.correlation] = behind
+                after = (*self._end(stream, told=True), *self._pending.get(stream, ()))
+                self._recorded[call.correlation] = after
             if stream is not None and stream == current:
                 self._event[call.thread] = stream
         elif is_stream_wait(call.name):
             self._wait(call)
 
     def event_tasks(self, call: RuntimeCall) -> Sequence[int]:
-        """Return the tasks that the event a host waits for stands behind, if known."""
+        """Return the tasks that the event a host waits for stands after, if known."""
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.record in self._recorded:
             return self._until(call, self._recorded[told.record])

@@ -135,7 +135,7 @@ def _without(group: Sequence[_Launched], main: _Launched) -> list[_Launched]:
 
 
 def _groups(launches: Sequence[_Launched]) -> Iterator[list[_Launched]]:
-    """Yield each kernel with those that its library launches in front and behind."""
+    """Yield each kernel with those that its library launches before and after."""
     group: list[_Launched] = []
     wanted = 0
     for one in launches:

@@ -128,7 +128,7 @@ def _overheads(run: Run, end: float, *, models: bool) -> None:
 def unprofiled(run: Run, end: float) -> None:
     """Time iterations before the profiler has run for the first time.
 
-    CUPTI stays attached behind it: an op then takes the host up to 40 % longer.
+    CUPTI stays attached after it: an op then takes the host up to 40 % longer.
     """
     measure_workloads(run, eager_first(run.plan), end, WorkloadRun.time)
 

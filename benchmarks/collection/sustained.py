@@ -37,7 +37,7 @@ Chunk: TypeAlias = tuple[float, int, float]
 CHUNK_US = 30e3
 
 _AHEAD = 2
-"""Chunks that the host is in front of the GPU, which so never waits for it."""
+"""Chunks that the host is ahead of the GPU, which so never waits for it."""
 
 _SETUP_SECONDS = 0.4
 """What making the operands of a load takes, and counting the calls of a chunk."""
@@ -103,7 +103,7 @@ class GpuMark:
     """An event."""
 
     def __init__(self) -> None:
-        """Record it behind what was launched."""
+        """Record it after what was launched."""
         cuda: Any = torch.cuda
         self.event = cuda.Event(enable_timing=True, blocking=True)
         self.event.record()

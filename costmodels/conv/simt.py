@@ -163,7 +163,7 @@ def implicit_seconds(
 def fused_seconds(
     sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
 ) -> Number:
-    """Return the duration in F(2x2, 3x3), one kernel behind that of the filters."""
+    """Return the duration in F(2x2, 3x3), one kernel after that of the filters."""
     rates, ceil = target.once(_rates_of), maths.ceil
     across = ceil(sizes.side / 2)
     columns = ceil(sizes.c_out / _FUSED_CHANNELS)

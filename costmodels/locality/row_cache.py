@@ -151,7 +151,7 @@ class LookAhead:
             at once.
         once: Those that are hit once in the batch, and not by the next one: not
             shared, not synchronised.
-        later: The others, synchronised behind the batch.
+        later: The others, synchronised after the batch.
 
     """
 

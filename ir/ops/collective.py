@@ -171,7 +171,7 @@ ALL_GATHER = OpDef(
         **_COMMUNICATOR,
         "axis": OPTIONAL_INT,
         "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
-        # What ranks add gradients up in; without it, the type that they have.
+        # What ranks reduce gradients in; without it, the type that they have.
         "reduce_dtype": OPTIONAL_DTYPE,
     },
     traits=frozenset({Trait.COLLECTIVE, Trait.SUMMED_GRADIENT}),

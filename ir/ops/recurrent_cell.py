@@ -1,4 +1,4 @@
-"""One step of a recurrent cell, behind its two matmuls, and the gradients of it."""
+"""One step of a recurrent cell, after its two matmuls, and the gradients of it."""
 
 from __future__ import annotations
 

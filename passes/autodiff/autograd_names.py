@@ -114,7 +114,7 @@ def autograd_call(origin: str) -> str:
 def is_split_lookup(node: Node) -> bool:
     """Whether a lookup is fbgemm's: of several tables, or of a rank's own.
 
-    Of tables that all ranks have, the gradients are added up first.
+    Of tables that all ranks have, the gradients are all-reduced first.
     """
     tables = node.attributes.records("tables")
     sharding = tables[0].get("sharding")

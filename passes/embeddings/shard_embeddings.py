@@ -41,10 +41,10 @@ class ShardEmbeddings(Transform):
     Each rank has a batch of its own, of the size of the model's. Bags go to the ranks
     that hold their tables by an all-to-all of lengths and one of indices; these look
     up the samples of all ranks; pooled rows come back by an all-to-all, or, where the
-    ranks share the rows of a table, by a reduce-scatter. The pass `training` behind it
+    ranks share the rows of a table, by a reduce-scatter. The pass `training` after it
     derives the exchange of gradients, and updates of the tables in backward.
 
-    It runs before `training`; `data-parallel` over as many ranks, behind it, does the
+    It runs before `training`; `data-parallel` over as many ranks, after it, does the
     rest of the model. Ranks that hold tables of other sizes are other rank classes.
 
     Attributes:
@@ -61,7 +61,7 @@ class ShardEmbeddings(Transform):
             dense features are computed; else where the model looks them up.
         functional: Whether functional collectives bring the rows, as
             `torch.distributed.nn.functional.all_to_all_single`: gradients go back
-            (`_AlltoAllSingleBackward`) where the rows were sent, behind the backward
+            (`_AlltoAllSingleBackward`) where the rows were sent, after the backward
             pass of the dense features. Else TorchRec's requests: their gradients go
             back as soon as they are complete, and are waited for there.
         only: A rank that stands for all, as if each had its tables; -1 for all ranks

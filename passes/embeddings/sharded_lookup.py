@@ -293,7 +293,7 @@ class Lookups:
     _sent: list[Value] = attrs.field(factory=list[Value], init=False)
 
     def write(self, start: Node) -> None:
-        """Send in front of *start*, receive in front of who reads rows first."""
+        """Send before *start*, receive before who reads rows first."""
         bags = self.exchanges[0].bags
         rows = {value for node in bags.nodes for value in node.results}
         readers = (n for n in self.graph if not rows.isdisjoint(n.operands))

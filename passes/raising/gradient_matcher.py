@@ -58,7 +58,7 @@ class _Matcher:
     graph: Graph
 
     def step(self, node: Node) -> None:
-        """Put the op that *node* ends the formula of in front of it."""
+        """Put the op that *node* ends the formula of before it."""
         if node.op not in _ROOTS or len(node.results) != 1:
             return
         raised = self._special(node) or self._formula(node)

@@ -184,7 +184,7 @@ class Inference:
         return assumed
 
     def _told_by_reader(self, value: Value) -> TensorType | None:
-        """Return the type declared behind ops that keep the shape, if there is one."""
+        """Return the type declared after ops that keep the shape, if there is one."""
         for _ in range(_MAX_STEPS):
             readers = [
                 use.node

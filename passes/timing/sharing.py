@@ -139,7 +139,7 @@ def with_waits(timeline: Timeline, shared: Shared) -> Timeline:
     """Return a timeline in which collectives wait for room as they were found to.
 
     Tasks are solved in the order of their starts, since what runs when a collective
-    comes may have been issued behind it.
+    comes may have been issued after it.
     """
     if not shared.waits:
         return timeline

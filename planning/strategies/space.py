@@ -24,7 +24,7 @@ from perfc.planning.strategies.strategy import (
 )
 
 FSDP_IN_STAGES = (
-    "pipeline-parallel cuts a model behind its backward pass, and fsdp comes before: "
+    "pipeline-parallel cuts a model after its backward pass, and fsdp comes before: "
     "stages keep their parameters whole"
 )
 TABLES_AND_PARTS = (
@@ -166,7 +166,7 @@ class StrategySpace:
         return strategy.data == HYBRID and self._nodes(strategy) < 2  # noqa: PLR2004
 
     def _nodes(self, strategy: Strategy) -> int:
-        """Return between how many nodes a hybrid adds gradients up; 0 if it cannot."""
+        """Return how many nodes a hybrid all-reduces gradients over; 0 if it cannot."""
         inside = self.gpus_per_node // strategy.tensor
         if inside < 2 or strategy.replicas % inside:  # noqa: PLR2004
             return 0

@@ -91,7 +91,7 @@ def test_the_spread_of_a_row_is_in_its_uncertainty() -> None:
 
 
 def test_the_gap_of_a_graph_is_taken_off() -> None:
-    """A row of a replayed graph holds the gap behind the kernel."""
+    """A row of a replayed graph holds the gap after the kernel."""
     (found,), _ = _table(attrs.evolve(_gemm(100e-6), timing="graph"))
 
     assert pytest.approx(100e-6 - V100.device.graph_gap_s) == found.seconds

@@ -233,7 +233,7 @@ def load(
         optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
         dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
-            gradients are added up in training (pass `data-parallel`).
+            gradients are all-reduced in training (pass `data-parallel`).
         transforms: Passes that change the graph, run once, here. A pass `training`
             among them stands where it is; else it runs before them.
         instruments: Observers of the passes.

@@ -176,7 +176,7 @@ class Results:
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""
         launched = self.hosted[rank].graph.ops[op]
-        if launched.name == WORK_WAIT:  # in front of an op, for a collective
+        if launched.name == WORK_WAIT:  # before an op, for a collective
             return f"{launched.node}.wait"
         return launched.node or f"{launched.name}#{op}"
 

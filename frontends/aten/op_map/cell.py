@@ -1,4 +1,4 @@
-"""ATen's cells of recurrent layers, and what CUDA runs for them behind the matmuls."""
+"""ATen's cells of recurrent layers, and what CUDA runs for them after the matmuls."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _part(
 
 
 def _fused(base: Handler, op: str, *, added: int | None = None) -> Handler:
-    """Make the handler of *op* with something added, and an activation behind it."""
+    """Make the handler of *op* with something added, and an activation after it."""
 
     def handler(node: OnnxNode) -> bool:
         activation = node.text("activation", "")

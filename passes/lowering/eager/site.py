@@ -238,7 +238,7 @@ class Launch:
         kind: Kind of the device task.
         detail: The direction of a copy; `scratch` for a kernel that fills a
             buffer of the op's own, `from scratch` for one that reads it; `parts` for
-            one that a library launches right behind a GEMM.
+            one that a library launches right after a GEMM.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
         op: Name of the op that begins with this launch, where it is not the first.

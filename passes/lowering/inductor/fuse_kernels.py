@@ -98,7 +98,7 @@ class FuseKernels(Pass):
                 )
                 raise PerfcError(msg)
             if any(op.name == GRAPH_LAUNCH for op in graph.ops):
-                msg = f"pass {self.name!r} comes before capture-graph, not behind it"
+                msg = f"pass {self.name!r} comes before capture-graph, not after it"
                 raise PipelineError(msg)
             types = ctx.get(ELEMENTS, rank.ops).keys()
             compiling = _Compiling(rank.ops, graph, program.bindings, types, sm_count)
@@ -362,7 +362,7 @@ def _by_op(graph: LaunchGraph) -> Mapping[int, list[int]]:
 def _by_node(
     graph: LaunchGraph, ops: Graph
 ) -> tuple[list[int], Mapping[Node, list[int]], list[int]]:
-    """Return the ops before the nodes, of each node, and behind them.
+    """Return the ops before the nodes, of each node, and after them.
 
     Ops stand in the order of the nodes. Neighbours without a name are one.
     """

@@ -107,7 +107,7 @@ class Stepping:
         outputs: Values that are read after these nodes, or returned.
         sm_count: Of the device; 0 if it is not known: no reduction is split.
         steps: The steps so far.
-        without_bias: GEMMs whose bias is added by a loop behind them.
+        without_bias: GEMMs whose bias is added by a loop after them.
 
     """
 

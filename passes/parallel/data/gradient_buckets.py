@@ -147,7 +147,7 @@ class Reduction:
         self.graph.outputs = [moved.get(v, v) for v in self.graph.outputs]
 
     def _step(self, node: Node) -> None:
-        """Write what belongs in front of *node*."""
+        """Write what belongs before *node*."""
         self._issue()
         if node.location.phase == OPTIMIZER:
             self._finish()

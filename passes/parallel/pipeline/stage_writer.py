@@ -209,7 +209,7 @@ class StageWriter:
         self._resident[gradient.value] = part
 
     def _add_up_parts(self) -> None:
-        """Add up the gradients of parameters that other stages have, too."""
+        """All-reduce the gradients of parameters that other stages have, too."""
         for gradient in self.plan.gradients:
             stages = gradient.stages
             if len(stages) == 1 or self._part(gradient) is None:

@@ -41,7 +41,7 @@ def distinct_bags(
 
 
 def misses(lookups: Rows, cached: int, *, warm: int = 0, replaced: str = "lru") -> int:
-    """Run a cache, and count the misses behind the first *warm* lookups."""
+    """Run a cache, and count the misses after the first *warm* lookups."""
     held: OrderedDict[int, None] = OrderedDict()
     missed = 0
     for number, row in enumerate(lookups.tolist()):

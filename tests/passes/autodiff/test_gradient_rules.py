@@ -41,7 +41,7 @@ _REASONS: Mapping[str, str] = {
         sequence_insert sequence_length sequence_map""",
     _INFERENCE: """packed_linear dequantize tensor_scatter causal_conv linear_attention
         roi_pool center_crop_pad reverse_sequence""",
-    "is written behind training": "broadcast pack recv send",
+    "is written after training": "broadcast pack recv send",
     _OPTIMIZER: "foreach optimizer_step sparse_optimizer_step",
     "costed by its bytes, and reported: `affine_grid` is of small images, spectra and "
     "windows of sound have no kernel model, LRN is of networks that nobody trains": """

@@ -155,7 +155,7 @@ def plan_of(folder: Path, **said: dict[str, object]) -> str:
 
 
 def test_a_plan_says_the_tier(tmp_path: Path) -> None:
-    """Its compute kernels do what `place-embeddings` does in front of it."""
+    """Its compute kernels do what `place-embeddings` does before it."""
     alike = plan_of(tmp_path)
     passes = (PlaceEmbeddings(cache=0.1, table="emb_l.0"), ShardEmbeddings(2, alike))
     expected = report(*passes, mode="inference")
@@ -280,7 +280,7 @@ def test_published_tiers_of_torchrec() -> None:
     """TorchRec's epochs on V100 come in the order that was measured.
 
     Fused tables in device memory, cached and in host memory, and one kernel a table
-    with dense gradients. All are within three times of the epochs behind the first, and
+    with dense gradients. All are within three times of the epochs after the first, and
     within ten times of the means, which the first epoch of host memory is most of.
     """
     script = runpy.run_path(str(ROOT / "benchmarks" / "published" / "ebc_tiers.py"))

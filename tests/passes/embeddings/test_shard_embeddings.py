@@ -60,7 +60,7 @@ def test_tables_and_lookups_add_up(plan: str) -> None:
 
 
 def test_data_parallel_tables_stay() -> None:
-    """Every rank has them whole; their gradients are dense, to be added up."""
+    """Every rank has them whole; their gradients are dense, to be all-reduced."""
     program = sharded(plan="data-parallel", optimizer="rowwise_adagrad")
     (rank,) = program.classes
     graph = ops_of(rank)
@@ -161,7 +161,7 @@ def test_lookups_stand_where_the_model_has_them() -> None:
 
 
 def test_rows_come_back_while_dense_features_are_computed() -> None:
-    """They are sent before the bottom MLP, and joined behind it: nothing waits."""
+    """They are sent before the bottom MLP, and joined after it: nothing waits."""
     names = [node.name for node in graph_of(sharded(), 0)]
     order = (
         *("table_wise.output.all_to_all", "bot_l.0.linear", "bot_l.4.linear"),
@@ -209,7 +209,7 @@ def _order(*results: str, plan: str, functional: bool = False) -> bool:
 def test_gradients_of_rows_go_back_beside_the_dense_layers(
     plan: str, back: str
 ) -> None:
-    """They are sent once complete, behind the interaction, and read at the end."""
+    """They are sent once complete, after the interaction, and read at the end."""
     readers = ("interact.cat.slice", back, DENSE)
 
     assert _order(*readers, plan=plan)
@@ -360,7 +360,7 @@ def test_tables_are_batched_before_they_are_sharded() -> None:
     ] == [n.results[0].type for n in nodes_of(graph_of(program, 0), "all_to_all")]
 
 
-def test_data_parallel_behind_it_reduces_the_rest() -> None:
+def test_data_parallel_after_it_reduces_the_rest() -> None:
     """As many replicas: no rank more, and gradients of MLPs alone are all-reduced."""
     passes = (
         *(ShapeInference(), ShardEmbeddings(ranks=RANKS), ShapeInference()),

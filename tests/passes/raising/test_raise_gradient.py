@@ -146,7 +146,7 @@ def test_loss_of_labels(tmp_path: Path) -> None:
 
 
 class _Normed(nn.Module):
-    """A norm behind a layer."""
+    """A norm after a layer."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ The kernel that computed the attention decides (`forward.py`):
   `…_dq_dk_dv_loop_seqk_parallel`, `…_convert_dq` of FlashAttention 2); with grouped
   queries the gradients of the copied keys and values are summed up after.
 - memory-efficient: one kernel, which for fp32 (and on V100) reads those sums from
-  steps in front of it (`kKernelComputesDelta` in `attention_backward.cu`).
+  steps before it (`kKernelComputesDelta` in `attention_backward.cu`).
 - plain GEMMs, where asked for and for grouped queries without flash: each step's own
   gradient.
 

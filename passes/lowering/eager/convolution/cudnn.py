@@ -7,15 +7,15 @@ A100 (HolisticTraceAnalysis), bf16 of a ViT on H100 (TraceLens).
 
 - Without tensor cores: 3x3 windows of stride 1 by Winograd's algorithm (Lavin and Gray,
   arXiv 1509.09308), with its transforms in kernels of their own from 128 channels on;
-  1x1 windows as a GEMM, behind a kernel of offsets for small images; all else as an
-  implicit GEMM behind its offsets. Sums over pixels are split, and joined by a
+  1x1 windows as a GEMM, after a kernel of offsets for small images; all else as an
+  implicit GEMM after its offsets. Sums over pixels are split, and joined by a
   kernel or by atomics.
 - On tensor cores: channels last, between kernels that turn the layout of every tensor;
   1x1 windows of TF32 as a GEMM that needs none.
 
 Depthwise convolutions are kernels of PyTorch's own (`DepthwiseConv2d.cu`).
 
-What a kernel in front of the GEMM writes, and what one behind it reads, lies in the
+What a kernel before the GEMM writes, and what one after it reads, lies in the
 workspace: memory that PyTorch takes from its own allocator for one call of cuDNN, as
 much as the plan that the heuristics put first asks for, up to all that is free
 (`run_conv_plan` in `aten/src/ATen/native/cudnn/Conv_v8.cpp`; pytorch/pytorch#49207).
@@ -92,7 +92,7 @@ _PIXELS = _Step("winograd", 2, 2.25, 1.0)
 _FILTER = _Step("winograd", 2, 4.0, 1.0)
 
 _Around = tuple[tuple[_Step, ...], tuple[_Step, ...]]
-"""Kernels in front of the GEMM, and behind it."""
+"""Kernels before the GEMM, and after it."""
 
 _NOTHING: _Around = ((), ())
 _TURNED: _Around = ((_TURN_A, _TURN_B), (_TURN_BACK,))
@@ -206,17 +206,17 @@ class Convolution:
         if phase != FORWARD:
             params["phase"] = phase
         algorithm = "direct" if alone else self._algorithm(params)
-        before, behind = (
+        before, after = (
             tuple(self._beside(step, tensors, detail) for step in steps)
             for steps, detail in zip(
                 _AROUND[algorithm][phase], (SCRATCH, FROM_SCRATCH), strict=True
             )
         )
-        if beside := (*before, *behind):
+        if beside := (*before, *after):
             params["algorithm"] = algorithm
             params["beside"] = len(beside)
             params["beside_bytes"] = sum(int(b.kernel.work.bytes) for b in beside)
-        return [*before, self._gemm(params, work), *behind]
+        return [*before, self._gemm(params, work), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return both operands and the result of a phase."""

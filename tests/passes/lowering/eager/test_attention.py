@@ -102,7 +102,7 @@ def test_spelled_out_attention_is_launched_call_by_call() -> None:
 
 
 def test_grouped_queries_spelled_out() -> None:
-    """GEMMs have no grouped queries either: heads are copied in front of them."""
+    """GEMMs have no grouped queries either: heads are copied before them."""
     node = f"attention(%q, %k, %v, %m) {{{CALLS}}}"
     graph = lower(one_op(f"{GROUPED}, %m: f32[64,64]", node))
 

@@ -148,7 +148,7 @@ def test_deep_gemms_are_split(m: int, n: int, k: int, target: str, parts: int) -
 
 
 def test_large_narrow_gemms_clear_counters() -> None:
-    """In traces of an H100 a memset stands in front of them."""
+    """In traces of an H100 a memset stands before them."""
     text = one_op("%a: bf16[8944,1024], %b: bf16[1024,2816]", "matmul(%a, %b)")
     graph = lower(text, target="h100")
 

@@ -9,7 +9,7 @@ IMAGE = "%x: f32[32,64,56,56]"
 CHANNELS = ", ".join(f"param %{name}: f32[64]" for name in "mvgh")
 
 CASES = {
-    "a loop into a reduction, and a loop behind it": (
+    "a loop into a reduction, and a loop after it": (
         X,
         "%a = add(%x, %x)\n%s = softmax(%a) {axis = -1}\n%y = relu(%s)",
         ["triton_per_fused_add_relu_softmax"],

@@ -126,7 +126,7 @@ def test_backward_reads_what_it_has_gathered() -> None:
 
 @pytest.mark.parametrize(("prefetch", "ahead"), [("pre", True), ("none", False)])
 def test_prefetch(prefetch: str, *, ahead: bool) -> None:
-    """With `pre` a block is gathered before the one behind it goes backward."""
+    """With `pre` a block is gathered before the one after it goes backward."""
     nodes = list(_step(Fsdp(ranks=RANKS, prefetch=prefetch)))
     gather = next(
         n
@@ -147,7 +147,7 @@ def test_prefetch(prefetch: str, *, ahead: bool) -> None:
 
 
 def test_nodes_share_and_add_up() -> None:
-    """Hybrid: parts of a node's ranks; their gradients are added up between nodes."""
+    """Hybrid: parts of a node's ranks; gradients are all-reduced between nodes."""
     graph = _step(Fsdp(ranks=8, strategy="hybrid", per_node=2))
     (unit, *_) = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
     reduces = _nodes(graph, "all_reduce")
@@ -212,7 +212,7 @@ def test_an_inference_gathers_too() -> None:
     assert (0, 1) == rank.ranks
 
 
-def test_regather_stands_behind_training() -> None:
+def test_regather_stands_after_training() -> None:
     """It follows the pass only where parameters are forgotten."""
     full = training_passes("training", None, [Fsdp(ranks=2, prefetch="none")])
     kept = training_passes("training", None, [Fsdp(ranks=2, strategy="grad-op")])
@@ -394,7 +394,7 @@ def test_what_is_computed_again_reads_what_backward_gathers() -> None:
 
 
 def test_training_of_ones_own_forgets_as_well() -> None:
-    """A pass `training` that is given has what is gathered forgotten behind it."""
+    """A pass `training` that is given has what is gathered forgotten after it."""
     given = [Fsdp(RANKS), Training(fused=True)]
 
     assert [*given, Regather()] == training_passes("training", None, given)

@@ -63,7 +63,7 @@ def _graphs(program: Program) -> list[Graph]:
 
 
 def _chain(layers: int) -> Program:
-    """Return equal linear layers, one behind the other."""
+    """Return equal linear layers, one after the other."""
     weights = ", ".join(f"param %w{n}: f32[64,64]" for n in range(layers))
     nodes = [
         f'%h{n + 1} = linear(%h{n}, %w{n}) : ? loc{{module = "layers.{n}"}}'
