@@ -1,9 +1,9 @@
-"""How far off networks of products are beyond the sizes that they were fitted to.
+"""How far off networks of GEMMs are beyond the sizes that they were fitted to.
 
     python benchmarks/beyond.py DATA [--target NAME]
 
 DATA is a folder with `measurements/*.parquet` (`perfc.measurements/1`). Of each GPU the
-products with the largest of one size are left out, the network of the others predicts
+GEMMs with the largest of one size are left out, the network of the others predicts
 them, and so does the formula alone; and any tenth of the rows, whose neighbours are all
 known: what is then left is noise, and what no features of sizes tell. MAPE and GMAE on
 the rows left out, as a table.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from training.gemm import ProductRows
+from training.gemm import GemmRows
 from training.gemm_residual import fit_residuals
 from training.samples import Sample, samples_of
 
@@ -42,7 +42,7 @@ CUTS: Sequence[tuple[str, bool, Callable[[np.ndarray], np.ndarray]]] = (
     ("a side over 512", BATCHED, lambda sizes: sizes[1:].max(axis=0) > 512),  # noqa: PLR2004
     ("more than 128", BATCHED, lambda sizes: sizes[0] > 128),  # noqa: PLR2004
 )
-"""What is left out, whether of batched products, and which of sizes (b, m, n, k)."""
+"""What is left out, whether of batched GEMMs, and which of sizes (b, m, n, k)."""
 
 TYPES = ("bf16", "fp32")
 FEWEST, SHOWN = 500, 1.5
@@ -50,28 +50,28 @@ FEWEST, SHOWN = 500, 1.5
 
 
 class Part(NamedTuple):
-    """Products of a GPU, some of which are left out."""
+    """GEMMs of a GPU, some of which are left out."""
 
     name: str
-    rows: ProductRows
+    rows: GemmRows
     parameters: GemmParameters
     left: np.ndarray
     """Whether each is."""
 
 
 def parts_of(samples: list[Sample]) -> Iterator[Part]:
-    """Yield parts: products of one GPU and type, and which of them are left out."""
+    """Yield parts: GEMMs of one GPU and type, and which of them are left out."""
     key, target = samples[0].key, samples[0].target
-    whole = ProductRows.joined([ProductRows.of(sample) for sample in samples])
+    whole = GemmRows.joined([GemmRows.of(sample) for sample in samples])
     parameters = simt_parameters()
     if key.dtype not in SIMT_MODES:
         parameters = tensor_parameters(target.device.architecture)
     for name, batched, is_left in CUTS:
-        mine = np.flatnonzero((whole.products.sizes[0] > 1) == batched)
+        mine = np.flatnonzero((whole.gemms.sizes[0] > 1) == batched)
         if len(mine) < FEWEST:
             continue
         rows = whole.take(mine)
-        left = is_left(rows.products.sizes)
+        left = is_left(rows.gemms.sizes)
         shown = rows.kernel_s(parameters) > SHOWN * rows.beside_s
         if (left & shown).sum() >= FEWEST <= (~left & shown).sum():
             yield Part(f"{key.dtype}, {target.name}: {name}", rows, parameters, left)
@@ -115,7 +115,7 @@ def main() -> None:
         rows, seconds = part.rows, part.rows.kernel_s(part.parameters)
         corrected_s, whole = seconds.copy(), np.arange(len(rows))
         known = Known(rows.target, network, own=True)
-        known.correct(corrected_s, rows.products, whole, seconds)
+        known.correct(corrected_s, rows.gemms, whole, seconds)
         print(line_of(part, seconds, corrected_s))
 
 

@@ -5,9 +5,9 @@
 DATA is a folder with `measurements/*.parquet` in `perfc.measurements/1`, and for host
 profiles `traces` and `dlrm_v100`. The same data give the same files: nothing is random,
 and rows are split by a hash of their sizes. Half of them are fitted, a quarter sets
-the intervals, a quarter is only reported; the shares are others for products on tensor
-cores (`training.samples`). Networks of products are fitted to all rows, which are
-reported as networks say that lack them (`training.cross_fit`). Products without tensor
+the intervals, a quarter is only reported; the shares are others for GEMMs on tensor
+cores (`training.samples`). Networks of GEMMs are fitted to all rows, which are
+reported as networks say that lack them (`training.cross_fit`). GEMMs without tensor
 cores on SMs of 128 lanes, and in tf32, are fitted to perfc's own rows in
 `benchmarks/rows`. Rows that a table marks `split=test` are only reported, whatever the
 hash says.
@@ -34,11 +34,11 @@ from training.calls import Sessions, fit_calls, fit_gaps
 from training.conv import fit_convolutions
 from training.cross_fit import cross_fitted
 from training.fitted_text import Tables, fitted_text
+from training.gemm_calls import fit_gemm_shares
 from training.intervals import call_sigmas, kernel_sigmas
 from training.network_fit import write_networks
-from training.product_calls import fit_product_shares
-from training.product_fit import fit_products
 from training.samples import Sample, held_out_samples, samples_of, to_fit
+from training.shipped_gemms import fit_shipped_gemms
 from training.streams import KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
 from training.unseen_intervals import unseen_sigmas
@@ -50,7 +50,7 @@ from perfc.costmodels.gemm import RESIDUAL_FILE
 from perfc.measurements import read_columns
 
 STEPS = (
-    *("hosts", "streams", "products", "attention", "convolutions", "collectives"),
+    *("hosts", "streams", "gemms", "attention", "convolutions", "collectives"),
     "accuracy",
 )
 SOURCES = (
@@ -59,7 +59,7 @@ SOURCES = (
 )
 ROWS = Path(__file__).parent / "rows"
 
-PRODUCT_SOURCE = (
+GEMM_SOURCE = (
     "NeuSight (MIT): fp32, event pairs, torch 2.1, of P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10); "
     "perfc: fp32 and tf32, CUDA graphs, torch 2.11, H100"
@@ -93,7 +93,7 @@ def set_streams(samples: Sequence[Sample]) -> None:
     kinds = {op: fit_kind(op, of_ops(samples, {op}), memory.model) for op in KINDS}
     shares = {op: kind.share for op, kind in kinds.items()}
     shares["default"] = memory.share
-    shares |= fit_product_shares(samples)
+    shares |= fit_gemm_shares(samples)
     write_fitted("event", {**around, "share": _shortened(shares)})
     write_fitted("memory", {"rates": _shortened(memory.values)})
     streams = {op: _shortened(kind.values) for op, kind in kinds.items()}
@@ -157,14 +157,14 @@ def fit_convs(samples: Sequence[Sample]) -> None:
     write_fitted("conv", tables)
 
 
-def set_products(samples: Sequence[Sample]) -> None:
+def set_gemms(samples: Sequence[Sample]) -> None:
     """Write `fitted/gemm.toml` and the networks beside it."""
-    found, networks = fit_products(samples)
+    found, networks = fit_shipped_gemms(samples)
     tables = {
         name: {key: float(f"{value:.4g}") for key, value in attrs.asdict(p).items()}
         for name, p in sorted(found.items())
     }
-    write_fitted("gemm", tables, PRODUCT_SOURCE)
+    write_fitted("gemm", tables, GEMM_SOURCE)
     write_networks(networks, RESIDUAL_FILE)
 
 
@@ -228,7 +228,7 @@ def main() -> None:
         set_collectives(options.data, write_fitted)
         return
     files = sorted((options.data / "measurements").glob("*.parquet"))
-    if options.what == "products":
+    if options.what == "gemms":
         files += sorted(ROWS.glob("*/kernels.parquet"))
     tables = [read_columns(file) for file in files]
     samples = _of_kernels(s for rows in tables for s in samples_of(rows))
@@ -238,7 +238,7 @@ def main() -> None:
         return
     steps = {
         "streams": set_streams,
-        "products": set_products,
+        "gemms": set_gemms,
         "attention": fit_attentions,
         "convolutions": fit_convs,
     }

@@ -76,7 +76,7 @@ class FusedBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """One product for all projections, a causal `where`, GELU by hand: GPT-2."""
+    """One matmul for all projections, a causal `where`, GELU by hand: GPT-2."""
 
     def __init__(self) -> None:
         """Make weights as GPT-2 stores them, [in, out]."""

@@ -20,7 +20,7 @@ from perfc.costmodels.machine import Family, KernelFit, fits_of
 from perfc.costmodels.pricing import terms_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import BELIEF, fit_terms
-from perfc.fitting.near_products import product_fits
+from perfc.fitting.near_gemms import gemm_fits
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 from perfc.fitting.scores import Z90
@@ -67,7 +67,7 @@ _PAGE, _PAGES_OF = "page_us", "elementwise"
 """Coefficient of new pages, and the op whose rows tell: an operating system clears them
 alike whatever is written to them, and of this op alone some rows are on new pages."""
 
-_PRODUCT = "gemm"
+_GEMM = "gemm"
 
 
 @attrs.frozen
@@ -176,8 +176,8 @@ def _fits(
     held = rows.take(np.flatnonzero(~new))
     if not len(held):
         return {}
-    if family.op == _PRODUCT and not target.device.synchronous:
-        return _fits_of_products(rows, target, models)
+    if family.op == _GEMM and not target.device.synchronous:
+        return _fits_of_gemms(rows, target, models)
     found = _fits_of_kinds(family, held, target, models, believed)
     return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
 
@@ -340,17 +340,17 @@ def _coefficients(
     return terms.names, values
 
 
-def _fits_of_products(
+def _fits_of_gemms(
     part: Observations, target: Target, models: Sequence[CostModel]
 ) -> dict[Family, KernelFit]:
-    """Return the fits to a GPU's rows of products of one type: see `near_products`."""
+    """Return the fits to a GPU's rows of GEMMs of one type: see `near_gemms`."""
     modelled = price(part.kernels.kernels, target, models)
     kernel_s = part.measured_s - part.offset_s
     logs = np.log(kernel_s / modelled.seconds)
     own = float(modelled.sigma_independent.mean())
     sigmas = float(modelled.sigma_shared.mean()), own
     noise = part.measured_s / kernel_s
-    return product_fits(part.kernels.kernels, logs, noise, sigmas)
+    return gemm_fits(part.kernels.kernels, logs, noise, sigmas)
 
 
 def _report(

@@ -52,11 +52,11 @@ def measured_rates(seen: Observations, target: Target) -> dict[str, float]:
         return {}
     seconds = np.maximum(rows.measured_s - rows.offset_s, 1e-9)
     modes = np.array([kernel.math for kernel in rows.kernels.kernels])
-    products = np.array([k.op in {"gemm", "conv2d"} for k in rows.kernels.kernels])
+    gemms = np.array([k.op in {"gemm", "conv2d"} for k in rows.kernels.kernels])
     flops = rows.kernels.flops / seconds
     fields: dict[str, float] = {}
-    for mode in sorted(set(modes[products].tolist())):
-        best = float(flops[products & (modes == mode)].max())
+    for mode in sorted(set(modes[gemms].tolist())):
+        best = float(flops[gemms & (modes == mode)].max())
         fields[f"gpu.rates_tflops.{mode}"] = best * 1e-12
     moved = rows.kernels.bytes
     long_enough = seconds > rows.offset_s

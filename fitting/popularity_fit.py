@@ -2,7 +2,7 @@
 
 Of the uniform one, Zipf's and Zipf-Mandelbrot's, each of which has a number more than
 the one before, the simplest is taken that explains the hits: a number costs half the
-logarithm of the look-ups (G. Schwarz, Annals of Statistics, 1978).
+logarithm of the lookups (G. Schwarz, Annals of Statistics, 1978).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class PopularityFit:
         s: The exponent; 0 of the uniform law.
         q: The shift; 0 of the uniform law and of Zipf's.
         rows: Of the table: those that the law needs to touch as many as were touched.
-        error: Root mean square of how far the cumulative shares of look-ups are apart,
+        error: Root mean square of how far the cumulative shares of lookups are apart,
             by how often their row is hit.
-        noise: How far they are of look-ups that are drawn from the law.
+        noise: How far they are of lookups that are drawn from the law.
 
     """
 
@@ -97,7 +97,7 @@ def fit_popularity(histogram: Histogram) -> PopularityFit:
     """Fit a law by how many rows were hit so and so often.
 
     Numbers of rows in the 17 bins of reuse are taken as Poisson's, and cumulative
-    shares of look-ups shall agree, too: they are of the few rows at the head. The rows
+    shares of lookups shall agree, too: they are of the few rows at the head. The rows
     of the table follow from how many were touched.
     """
     seen = reuse_histogram(histogram, 2**62, histogram.lookups)
@@ -145,7 +145,7 @@ def _deviance(trial: _Trial) -> float:
 
 
 def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
-    """Return the mean square of how far cumulative shares of look-ups are apart."""
+    """Return the mean square of how far cumulative shares of lookups are apart."""
     away, total = 0.0, 0.0
     for a, b in zip(made.lookups, seen.lookups, strict=True):
         away += a - b

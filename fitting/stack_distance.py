@@ -1,8 +1,8 @@
 """Stack distances: how many other rows are looked up before a row is again.
 
-A look-up hits an LRU cache of C rows if fewer than C others were looked up since the
+A lookup hits an LRU cache of C rows if fewer than C others were looked up since the
 last one of its row (R. L. Mattson et al., 1970): one pass tells of caches of any size.
-With prev[i] the last look-up of the row of look-up i, its distance is
+With prev[i] the last lookup of the row of lookup i, its distance is
 
     number of j < i with prev[j] <= prev[i], less prev[i] + 1
 
@@ -24,7 +24,7 @@ _SPACE = 2**24
 
 
 def stack_distances(rows: Ints) -> Ints:
-    """Return the distance of each look-up, -1 where its row is looked up first.
+    """Return the distance of each lookup, -1 where its row is looked up first.
 
     Args:
         rows: Looked up one after another, shape `(lookups,)`.
@@ -65,7 +65,7 @@ class MissCurve:
     """Hits of LRU caches of any size, in one trace from an empty cache.
 
     Attributes:
-        distances: Of the look-ups that are sampled and not the first of their row, in
+        distances: Of the lookups that are sampled and not the first of their row, in
             rows of the trace, ascending; float64.
         lookups: Sampled ones that there should be, by the rate.
         rate: Share of rows that are sampled.
@@ -77,7 +77,7 @@ class MissCurve:
     rate: float
 
     def hit_share(self, cached: float) -> float:
-        """Return the share of look-ups that hit a cache of so many rows."""
+        """Return the share of lookups that hit a cache of so many rows."""
         if not self.lookups:
             return 0.0
         hits = int(np.searchsorted(self.distances, cached, side="left"))
@@ -98,7 +98,7 @@ def miss_curve_of(rows: Ints, most: int) -> MissCurve:
 
     Args:
         rows: Looked up one after another.
-        most: Look-ups above which rows are sampled.
+        most: Lookups above which rows are sampled.
 
     """
     sampled, rate = rows, 1.0
@@ -117,7 +117,7 @@ def miss_curve_of(rows: Ints, most: int) -> MissCurve:
 
 
 def _adjusted(distances: NDArray[np.float64], missing: int) -> NDArray[np.float64]:
-    """Add the look-ups that a sample lacks to the shortest distance (SHARDS-adj)."""
+    """Add the lookups that a sample lacks to the shortest distance (SHARDS-adj)."""
     if missing >= 0:
         return np.concatenate([np.zeros(missing), distances])
     return distances[min(-missing, len(distances)) :]

@@ -291,7 +291,7 @@ class Graph:
         self._move_outputs(moved)
 
     def rewrite(self, step: Callable[[Node], None]) -> None:
-        """Call *step* with each node; what it adds goes in front of that node."""
+        """Call *step* with each node; what it adds goes before that node."""
         waiting, self._nodes = self._nodes, []
         try:
             for node in waiting:
@@ -309,7 +309,7 @@ class Graph:
         result: tuple[str, TensorType],
         attributes: Mapping[str, AttrValue],
     ) -> Value:
-        """Put a typed node of one result in front of *before*; return the result.
+        """Put a typed node of one result ahead of *before*; return the result.
 
         Its location is that of *before*.
         """

@@ -11,7 +11,7 @@ Rules of time, which `stream-schedule` implements and the tests simulate:
 - a device task starts no earlier than its issuing call ends plus the launch
   latency, and no earlier than every task in `after` ends;
 - a host task (a synchronisation, say) likewise waits for `after`;
-- kernels, copies and collectives leave a small gap behind a busy predecessor
+- kernels, copies and collectives leave a small gap after a busy predecessor
   on the same stream, a smaller one if one call (of a CUDA graph) issued both;
   event records and waits take no time on the stream;
 - the collective tasks that share a group start together, at the last arrival.

@@ -75,7 +75,7 @@ class Trait(StrEnum):
     STATISTICS = "it normalizes by statistics of operand 0, which its gradient reads"
     RANDOM = "it draws random numbers"
     COLLECTIVE = "all members of a communicator run it together"
-    SUMMED_GRADIENT = "ranks add up the gradients of its operand 0"
+    SUMMED_GRADIENT = "ranks all-reduce the gradients of its operand 0"
 
 
 @attrs.frozen(kw_only=True)

@@ -111,7 +111,7 @@ class Case:
 
 @contextmanager
 def math_of(dtype: str) -> Generator[None]:
-    """Compute fp32 products and convolutions in TF32 if *dtype* is tf32, else not."""
+    """Compute fp32 GEMMs and convolutions in TF32 if *dtype* is tf32, else not."""
     matmul = torch.get_float32_matmul_precision()
     cudnn: Any = torch.backends.cudnn
     allowed = cudnn.allow_tf32

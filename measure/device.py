@@ -36,7 +36,7 @@ class Device:
         target: Name of the perfc target; of a GPU without one, its name in lower case.
         name: As the driver or the system calls it.
         driver: Version of the driver; of a CPU that of the kernel.
-        dtypes: What products compute in fast enough to be worth measuring.
+        dtypes: What GEMMs compute in fast enough to be worth measuring.
         memory_bytes: All memory that may be used.
         cache_bytes: The L2: inputs are rotated until they do not fit.
 

@@ -21,7 +21,7 @@ Amounts: TypeAlias = tuple[Floats, Floats, Floats]
 FlatWork: TypeAlias = Callable[[Sizes, float, str], Amounts]
 """Counts the work of rows from sizes, bytes of an element and the dtype."""
 
-_PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
+_GEMM_BYTES: Mapping[str, tuple[float, float, float]] = {
     "fp8": (1, 1, 2),
     "fp8_dynamic": (2, 1, 2),
     "fp8_block": (1, 1, 2),
@@ -30,10 +30,10 @@ _PRODUCT_BYTES: Mapping[str, tuple[float, float, float]] = {
     "w4a16": (2, 0.5, 2),
     "nvfp4": (0.5, 0.5, 2),
 }
-"""Bytes of elements of A, B, C where they differ: quantised products write 16 bits."""
+"""Bytes of elements of A, B, C where they differ: quantised GEMMs write 16 bits."""
 
-_BACKWARD_PRODUCTS = 2.5
-"""Attention's gradients take five products where forward takes two."""
+_BACKWARD_GEMMS = 2.5
+"""Attention's gradients take five GEMMs where forward takes two."""
 
 _PHASES = ("forward", "backward")
 _LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -48,7 +48,7 @@ def _backward(sizes: Sizes) -> NDArray[np.bool_]:
 
 def _gemm(sizes: Sizes, size: float, dtype: str) -> Amounts:
     b, m, n, k = (sizes.whole(name) for name in "bmnk")
-    of_a, of_b, of_c = _PRODUCT_BYTES.get(dtype, (size, size, size))
+    of_a, of_b, of_c = _GEMM_BYTES.get(dtype, (size, size, size))
     sizes.word("phase", "forward", (*_CONV_PHASES, "backward"))
     sizes.word("layout", "nn", _LAYOUTS)
     bias = np.where(sizes.flag("bias"), n * of_c, 0.0)
@@ -119,7 +119,7 @@ def _attention(sizes: Sizes, size: float, dtype: str) -> Amounts:
     queries, keys = heads * q_len * width, 2 * kv_heads * kv_len * width
     backward = _backward(sizes)  # reads the result and its gradient besides
     return (
-        np.where(backward, _BACKWARD_PRODUCTS, 1) * flops,
+        np.where(backward, _BACKWARD_GEMMS, 1) * flops,
         size * (np.where(backward, 3, 1) * queries + keys),
         size * np.where(backward, queries + keys, queries),
     )

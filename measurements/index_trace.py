@@ -42,12 +42,12 @@ _MOST = 2**63 - 1
 
 @attrs.frozen(eq=False)
 class TableTrace:
-    """Look-ups in one table, in order.
+    """Lookups in one table, in order.
 
     Attributes:
         name: Of the table.
         indices: Rows, shape `(lookups,)`, not negative.
-        lengths: Rows of each bag, shape `(bags,)`; they add up to the look-ups.
+        lengths: Rows of each bag, shape `(bags,)`; they add up to the lookups.
 
     """
 
@@ -87,7 +87,7 @@ def read_index_trace(path: Path) -> list[TableTrace]:
     tables = reader(path)
     _check_names(path, [table.name for table in tables])
     if not any(len(table.indices) for table in tables):
-        message = f"{path}: there are no look-ups in it"
+        message = f"{path}: there are no lookups in it"
         raise IndexTraceError(message)
     return tables
 
@@ -205,7 +205,7 @@ def _joined(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
 
 
 def _lengths(offsets: Ints, lookups: int) -> Ints:
-    """Return the lengths of bags; the last may end where the look-ups do."""
+    """Return the lengths of bags; the last may end where the lookups do."""
     if len(offsets) and offsets[0] == 0 and offsets[-1] == lookups and len(offsets) > 1:
         return np.diff(offsets)
     return np.diff(offsets, append=lookups)

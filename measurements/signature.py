@@ -38,13 +38,13 @@ BYTES: Mapping[str, float] = {
 }
 """Bytes of an element, by dtype; of a weight where operands differ."""
 
-_PRODUCT_MATH: Mapping[str, str] = {
+_GEMM_MATH: Mapping[str, str] = {
     "fp8_dynamic": "fp8",
     "fp8_block": "fp8",
     "w8a16": "bf16",
     "w4a16": "bf16",
 }
-"""Math of products where it is not the dtype: narrow weights are widened first."""
+"""Math of GEMMs where it is not the dtype: narrow weights are widened first."""
 
 
 def bytes_of(dtype: str) -> float:
@@ -176,8 +176,8 @@ def kernel_columns(
 
 
 def _mode(op: str, dtype: str) -> str:
-    if op in _PRODUCTS:
-        return _PRODUCT_MATH.get(dtype, dtype)
+    if op in _GEMM_LIKE:
+        return _GEMM_MATH.get(dtype, dtype)
     if op in COLLECTIVES:
         return ""
     return "fp64" if dtype == "fp64" else "fp32"
@@ -187,7 +187,7 @@ def _stored(dtype: str) -> str:
     return "fp32" if dtype == "tf32" else dtype
 
 
-_PRODUCTS = frozenset({"gemm", "conv2d", "attention"})
+_GEMM_LIKE = frozenset({"gemm", "conv2d", "attention"})
 _TOO_MANY = 2.0**63
 
 KERNEL_OPS = (*FLAT_WORK, *NESTED_WORK)

@@ -200,14 +200,14 @@ def completed(transforms: Sequence[Pass]) -> list[Pass]:
 
 
 def phase_of(p: Pass) -> Phase:
-    """Return the phase of a transform; an analysis may be anywhere behind the front."""
+    """Return the phase of a transform; an analysis may be anywhere after the front."""
     return p.phase if isinstance(p, Transform) else Phase.AFTER_BACKWARD
 
 
 def place(passes: list[Pass], added: Pass) -> None:
     """Put a pass in the place of one of its class, or as early as it may run.
 
-    That is behind every pass that provides, or changes, what it reads, and behind those
+    That is after every pass that provides, or changes, what it reads, and after those
     that say that they precede it.
     """
     for index, p in enumerate(passes):
@@ -241,7 +241,7 @@ def arranged(passes: Sequence[Pass]) -> list[Pass]:
 
 
 def check_order(passes: Sequence[Pass]) -> None:
-    """Refuse an order in which a pass stands behind one that it has to precede.
+    """Refuse an order in which a pass stands after one that it has to precede.
 
     Raises:
         PipelineError: there is such a pair.

@@ -241,7 +241,7 @@ def check_options(call: str, options: Iterable[str], known: type) -> None:
 
 
 def read_popularity(name: str, value: object) -> dict[str, str]:
-    """Read how look-ups spread: over all tables, or by the name of the table."""
+    """Read how lookups spread: over all tables, or by the name of the table."""
     if _is_text(value):
         return {"": path_text(name, value)}
     found: dict[str, str] = pairs_of(path_text, "{'table': 'zipf(1.05)'}")(name, value)

@@ -231,7 +231,7 @@ class Request:
             Option(
                 flag="--popularity",
                 metavar="TEXT|FILE|NAME=TEXT",
-                help="How look-ups spread over the rows of tables, or of the table "
+                help="How lookups spread over the rows of tables, or of the table "
                 "NAME: uniform, zipf(1.05), zipf-mandelbrot(0.98,1400), ..., or what "
                 "`perfc locality` writes.",
                 multiple=True,
@@ -269,7 +269,7 @@ class Request:
                 flag="--ranks",
                 metavar="N",
                 help="GPUs that run replicas of it, each with its own batch; in "
-                "training they add their gradients up.",
+                "training their gradients are all-reduced.",
                 most=MAX_RANKS,
             ),
         ),
@@ -283,7 +283,7 @@ class Request:
                 choices=DTYPES,
                 default="fp32",
                 help="What the model computes in: bf16 and fp16 throughout, amp-… by "
-                "autocast, tf32 only in fp32 products.",
+                "autocast, tf32 only in fp32 GEMMs.",
             ),
         ),
     )

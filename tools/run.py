@@ -129,7 +129,7 @@ class Run:
         analysis = manager.run(program, target, scenario, facts)
         if not self._asks_tf32 or "tf32" in target.device.flops_per_s:
             return analysis
-        message = f"{target.name} has no TF32: products are fp32, as in PyTorch"
+        message = f"{target.name} has no TF32: GEMMs are fp32, as in PyTorch"
         remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
         return attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
 

@@ -1,7 +1,7 @@
 """Each thread of the host as one line of segments without holes.
 
 An op at the top of a thread is taken apart as in a host profile: T2 up to its first
-launch, T5 between launches, T3 behind the last one, T0 for one that launches nothing;
+launch, T5 between launches, T3 after the last one, T0 for one that launches nothing;
 T1 lies between two ops. Calls that take memory from the driver or wait are segments of
 their own wherever they are, so that what they took is in no overhead.
 
@@ -39,7 +39,7 @@ class Segment:
         op: The op at the top of the thread that it belongs to, if any.
         call: The call that it is, if any.
         gap: What it is if it is no call.
-        behind: The segment of another thread that it waits for, if any.
+        after: The segment of another thread that it waits for, if any.
 
     """
 
@@ -49,7 +49,7 @@ class Segment:
     op: HostOp | None
     call: RuntimeCall | None = None
     gap: Gap | None = None
-    behind: Segment | None = None
+    after: Segment | None = None
 
 
 def host_lines(trace: Trace, issuing: Collection[int]) -> dict[Thread, list[Segment]]:
@@ -173,7 +173,7 @@ def _with_calls(
 def _split(line: list[Segment], steps: Sequence[Step]) -> None:
     """Cut the host's own time where an iteration begins or ends.
 
-    What lies behind an iteration that no other one follows is no overhead of any: the
+    What lies after an iteration that no other one follows is no overhead of any: the
     profiler that stops, an evaluation.
     """
     begins = {step.start_us for step in steps}
@@ -248,12 +248,12 @@ def _handed(gap: Segment, other: list[Segment], first: int, last: int) -> Segmen
     # The main thread waits from here on: its time after the run starts when that has
     # ended, whatever the run takes in a replay.
     back = Segment(gap.thread, end.end_us, gap.end_us, gap.op, gap=Gap.HAND_BACK)
-    back.behind = end
+    back.after = end
     # The other thread's idle time up to the run is no overhead of its own, but the time
     # that the hand-over takes.
     if before is not None and before.gap in _IDLE:
         before.gap, before.start_us = Gap.HAND_OVER, gap.start_us
-        before.behind = gap
+        before.after = gap
     # What is left of the gap has no length, but remains as the task to wait for.
     gap.end_us = gap.start_us
     return back

@@ -124,7 +124,7 @@ class _Reading:
     problems: Counter[str] = attrs.field(factory=Counter[str])
     _kernels: StatedKernels = attrs.field(factory=StatedKernels, init=False)
     _issued: set[int] = attrs.field(factory=set[int], init=False)
-    """Correlations of the calls in a window and in front of it."""
+    """Correlations of the calls in a window and before it."""
     _names: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
     _threads: dict[Thread, Thread] = attrs.field(
         factory=dict["Thread", "Thread"], init=False

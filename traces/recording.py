@@ -149,7 +149,7 @@ class _Recording:
 
     def _gap(self, segment: Segment) -> None:
         assert segment.gap is not None  # noqa: S101 - for the type checker
-        after = self._behind(segment)
+        after = self._after(segment)
         self._done[id(segment)] = self._task(
             TaskKind.HOST,
             self._thread(segment.thread),
@@ -160,10 +160,10 @@ class _Recording:
             detail=segment.gap.value,
         )
 
-    def _behind(self, segment: Segment) -> tuple[int, ...]:
-        if segment.behind is None or id(segment.behind) not in self._done:
+    def _after(self, segment: Segment) -> tuple[int, ...]:
+        if segment.after is None or id(segment.after) not in self._done:
             return ()
-        return (self._done[id(segment.behind)],)
+        return (self._done[id(segment.after)],)
 
     def _call(self, segment: Segment, call: RuntimeCall) -> None:
         # A call that synchronises issues nothing. It has to be known as a wait, because

@@ -96,7 +96,7 @@ def marked_steps(
 def window_of(marked: list[MarkedStep], steps: Collection[int]) -> Window:
     """Return the window of some steps and of their neighbours.
 
-    The step in front leaves the queues of the device as they were; the one behind tells
+    The step before leaves the queues of the device as they were; the one after tells
     when the last one ended.
 
     Args:

@@ -191,8 +191,8 @@ class StreamWaits:
             # An event also stands for waits that its stream has been given, but that no
             # work follows yet.
             if stream is not None:
-                behind = (*self._end(stream, told=True), *self._pending.get(stream, ()))
-                self._recorded[call.correlation] = behind
+                after = (*self._end(stream, told=True), *self._pending.get(stream, ()))
+                self._recorded[call.correlation] = after
             # Rules that guess use events of the current stream only: one of another
             # stream is named by the trace, which needs no guess.
             if stream is not None and stream == current:

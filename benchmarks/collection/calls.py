@@ -1,6 +1,6 @@
 """Calls of PyTorch that launch the kernels of a graph, as cases that are measured.
 
-A call may launch several kernels: a convolution turns layouts, a product joins the
+A call may launch several kernels: a convolution turns layouts, a GEMM joins the
 parts of a sum, `coalesce` sorts. Those are one case, timed at once.
 """
 
@@ -32,7 +32,7 @@ _BESIDE = frozenset(
         "join_parts",
     }
 )
-"""Kinds of the kernels that cuDNN and cuBLAS launch around a product."""
+"""Kinds of the kernels that cuDNN and cuBLAS launch around a GEMM."""
 
 _WHOLE: Mapping[str, str] = MappingProxyType(
     {
@@ -135,7 +135,7 @@ def _without(group: Sequence[_Launched], main: _Launched) -> list[_Launched]:
 
 
 def _groups(launches: Sequence[_Launched]) -> Iterator[list[_Launched]]:
-    """Yield each kernel with those that its library launches in front and behind."""
+    """Yield each kernel with those that its library launches before and after."""
     group: list[_Launched] = []
     wanted = 0
     for one in launches:
@@ -271,15 +271,15 @@ def _case(name: str, kernel: Kernel, samples: int) -> Case | None:
 
 
 def _dtype(kernel: Kernel) -> str:
-    products = {"gemm", "conv2d", "attention"}
-    return "tf32" if kernel.op in products and kernel.math == "tf32" else kernel.dtype
+    gemm_like = {"gemm", "conv2d", "attention"}
+    return "tf32" if kernel.op in gemm_like and kernel.math == "tf32" else kernel.dtype
 
 
 def _as_it_is(name: str, kernel: Kernel, samples: int) -> Params:
     return dict(kernel.params)
 
 
-def _product(name: str, kernel: Kernel, samples: int) -> Params:
+def _gemm(name: str, kernel: Kernel, samples: int) -> Params:
     """Leave out what the library decides."""
     decided = {"algorithm", "beside", "beside_bytes"}
     return {key: v for key, v in kernel.params.items() if key not in decided}
@@ -330,10 +330,10 @@ _OF_ONE: Mapping[str, Callable[[str, Kernel, int], Params]] = MappingProxyType(
     {
         "attention": _attention_forward,
         "batch_norm": _batch_norm,
-        "conv2d": _product,
+        "conv2d": _gemm,
         "elementwise": _elementwise,
         "foreach": _foreach,
-        "gemm": _product,
+        "gemm": _gemm,
         "memcpy": _memcpy,
         "pool": _pool_forward,
         "softmax": _softmax,

@@ -128,7 +128,7 @@ def _overheads(run: Run, end: float, *, models: bool) -> None:
 def unprofiled(run: Run, end: float) -> None:
     """Time iterations before the profiler has run for the first time.
 
-    CUPTI stays attached behind it: an op then takes the host up to 40 % longer.
+    CUPTI stays attached after it: an op then takes the host up to 40 % longer.
     """
     measure_workloads(run, eager_first(run.plan), end, WorkloadRun.time)
 
@@ -322,15 +322,15 @@ def ceilings_of(device: Device) -> dict[str, object]:
         "k": side,
         "layout": "nn",
     }
-    product = _timed(device, "gemm", dtype, sizes)
+    gemm = _timed(device, "gemm", dtype, sizes)
     return {
         "copy_bytes": nbytes,
         "copy_us": copied[0],
         "copy_gb_per_s": 2 * nbytes / copied[0] / 1e3,
         "gemm": f"{dtype} {side} x {side} x {side}",
-        "gemm_us": product[0],
-        "gemm_tflops": 2 * side**3 / product[0] / 1e6,
-        "sm_clock_mhz": product[1],
+        "gemm_us": gemm[0],
+        "gemm_tflops": 2 * side**3 / gemm[0] / 1e6,
+        "sm_clock_mhz": gemm[1],
         "host_us_of_an_op": host_us,
     }
 

@@ -90,14 +90,14 @@ class Uncapturable(_Mode):  # type: ignore[misc]  # a base class without types
     """Notes what a CUDA graph cannot hold of what runs inside.
 
     Attributes:
-        found: Names of ops, and why each cannot be captured.
+        problems: Names of ops, and why each cannot be captured.
 
     """
 
     def __init__(self) -> None:
         """Find nothing yet."""
         super().__init__()
-        self.found: list[str] = []
+        self.problems: list[str] = []
 
     def __torch_dispatch__(
         self,
@@ -111,12 +111,12 @@ class Uncapturable(_Mode):  # type: ignore[misc]  # a base class without types
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if any(part in name for part in _READS):
-            self.found.append(f"{name} waits for the device")
+            self.problems.append(f"{name} waits for the device")
         if "index" in name and any(t.dtype == torch.bool for t in tensors[1:]):
-            self.found.append(f"{name} takes a Boolean index")
+            self.problems.append(f"{name} takes a Boolean index")
         kinds = {t.device.type for t in tensors if t.dim()}
         if len(kinds - {"meta"}) > 1:
-            self.found.append(f"{name} works across {', '.join(sorted(kinds))}")
+            self.problems.append(f"{name} works across {', '.join(sorted(kinds))}")
         return func(*args, **(kwargs or {}))
 
 
@@ -153,7 +153,7 @@ def _uncapturable(
         iteration.prepare()
         with iteration.running():
             iteration()  # makes gradients and states
-            seen.found.clear()
+            seen.problems.clear()
             iteration()
-    found: list[str] = seen.found
+    found: list[str] = seen.problems
     return found

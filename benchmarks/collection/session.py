@@ -134,7 +134,7 @@ class Session:
             raise
         except PerfcError as error:
             ended = f"failed: {error}"
-        except Exception as error:  # noqa: BLE001 - the parts behind it are measured
+        except Exception as error:  # noqa: BLE001 - the parts after it are measured
             self._log(traceback.format_exc())
             ended = f"failed: {type(error).__name__}: {error}".splitlines()[0]
         if ended not in {"done", _TIME_OVER}:

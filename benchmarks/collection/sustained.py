@@ -37,7 +37,7 @@ Chunk: TypeAlias = tuple[float, int, float]
 CHUNK_US = 30e3
 
 _AHEAD = 2
-"""Chunks that the host is in front of the GPU, which so never waits for it."""
+"""Chunks that the host is ahead of the GPU, which so never waits for it."""
 
 _SETUP_SECONDS = 0.4
 """What making the operands of a load takes, and counting the calls of a chunk."""
@@ -103,7 +103,7 @@ class GpuMark:
     """An event."""
 
     def __init__(self) -> None:
-        """Record it behind what was launched."""
+        """Record it after what was launched."""
         cuda: Any = torch.cuda
         self.event = cuda.Event(enable_timing=True, blocking=True)
         self.event.record()
@@ -343,7 +343,7 @@ def _is_of_gpu(event: Any) -> bool:
 
 @contextmanager
 def _plain_math() -> Generator[None]:
-    """Compute fp32 products in fp32."""
+    """Compute fp32 GEMMs in fp32."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,6 +1,6 @@
-"""What runs for seconds: products, attention, streaming, and a block of a model.
+"""What runs for seconds: GEMMs, attention, streaming, and a block of a model.
 
-A product tells what a flop takes, and by zeros how much of it is the data; streaming
+A GEMM tells what a flop takes, and by zeros how much of it is the data; streaming
 what a byte takes. The block is the check: it is predicted from the others.
 """
 
@@ -30,8 +30,8 @@ class Sizes:
     """How large loads are.
 
     Attributes:
-        side: Of square products.
-        few_rows: Of products with fewer rows.
+        side: Of square GEMMs.
+        few_rows: Of GEMMs with fewer rows.
         heads: Of attention.
         width: Of a head.
         sequence: Of attention.
@@ -91,19 +91,19 @@ def loads_of(device: Device, sizes: Sizes | None = None) -> list[Load]:
     idle = Load(name="idle-cold", seconds=3.0)
     found = [
         idle,
-        *_square_products(kind, sizes),
+        *_square_gemms(kind, sizes),
         _block(kind, sizes),
         *_attention(kind, sizes, "cudnn", "flash"),
         *_streaming(kind, sizes),
-        _exact_product(kind, sizes),
-        *_flat_products(kind, sizes),
+        _exact_gemm(kind, sizes),
+        *_flat_gemms(kind, sizes),
         *_attention(kind, sizes, "efficient"),
         attrs.evolve(idle, name="idle-hot"),
     ]
     return [attrs.evolve(x, seconds=x.seconds * sizes.share) for x in found]
 
 
-def _product(  # noqa: PLR0913 - what a product has
+def _gemm(  # noqa: PLR0913 - what a GEMM has
     kind: str,
     name: str,
     rows: int,
@@ -129,19 +129,19 @@ def _product(  # noqa: PLR0913 - what a product has
     )
 
 
-def _square_products(kind: str, sizes: Sizes) -> Iterator[Load]:
+def _square_gemms(kind: str, sizes: Sizes) -> Iterator[Load]:
     side = sizes.side
-    yield _product(kind, "gemm-randn", side, side, 15.0)
-    yield _product(kind, "gemm-zeros", side, side, 5.0, data="zeros")
+    yield _gemm(kind, "gemm-randn", side, side, 15.0)
+    yield _gemm(kind, "gemm-zeros", side, side, 5.0, data="zeros")
 
 
-def _flat_products(kind: str, sizes: Sizes) -> Iterator[Load]:
+def _flat_gemms(kind: str, sizes: Sizes) -> Iterator[Load]:
     for rows in sizes.few_rows:
-        yield _product(kind, f"gemm-m{rows}", rows, sizes.side, 3.0)
+        yield _gemm(kind, f"gemm-m{rows}", rows, sizes.side, 3.0)
 
 
-def _exact_product(kind: str, sizes: Sizes) -> Load:
-    return _product(kind, "gemm-fp32", sizes.side, sizes.side, 3.0, dtype=_FP32)
+def _exact_gemm(kind: str, sizes: Sizes) -> Load:
+    return _gemm(kind, "gemm-fp32", sizes.side, sizes.side, 3.0, dtype=_FP32)
 
 
 def _attention(kind: str, sizes: Sizes, *backends: str) -> Iterator[Load]:

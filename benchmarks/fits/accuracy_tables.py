@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from training.baselines import lin_formula_s
 from training.priced_rows import LEVEL, PricedRows, different
-from training.product_fit import left_out
 from training.samples import TEST, Flags, Floats, Sample
+from training.shipped_gemms import left_out
 from training.unseen import Unseen
 from training.unseen_intervals import unseen_coverage, unseen_sigmas
 
@@ -20,7 +20,7 @@ from perfc.fitting.errors import errors_of
 
 ACCURACY = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
-KNOWN, UNSEEN, PRODUCTS = "make fit", "make fit, unseen", "make fit, left out"
+KNOWN, UNSEEN, GEMMS = "make fit", "make fit, unseen", "make fit, left out"
 """Marks of what is written there."""
 
 
@@ -34,7 +34,7 @@ def write_tables(
     """Put all tables into docs/accuracy.md; of rows held out lines of their own."""
     write_table("\n".join(known_lines(samples, held_out)), KNOWN)
     write_table("\n".join(unseen_lines(samples, held_out, unseen)), UNSEEN)
-    write_table("\n".join(product_lines(samples, unseen)), PRODUCTS)
+    write_table("\n".join(gemm_lines(samples, unseen)), GEMMS)
 
 
 def write_table(text: str, name: str) -> None:
@@ -122,11 +122,11 @@ def chance(rows: Sample, inside: Flags) -> float:
     return 2 * math.sqrt(LEVEL * (1 - LEVEL) * more / len(inside))
 
 
-def product_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
-    """Yield the table of GPUs that are left out of the fit of products."""
+def gemm_lines(samples: Sequence[Sample], unseen: Unseen) -> Iterator[str]:
+    """Yield the table of GPUs that are left out of the fit of GEMMs."""
     yield "| left out | n | MAPE | GMAE | p90 | max | bias | 10 rows: MAPE |"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|"
-    for found in left_out(samples, unseen.products):
+    for found in left_out(samples, unseen.gemms):
         errors = found.errors
         cells = [errors.mape, errors.gmae, errors.p90, errors.max, errors.bias]
         shown = " | ".join(map(_percent, [*cells, found.with_few]))

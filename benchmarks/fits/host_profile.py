@@ -114,13 +114,13 @@ def _spread(rows: Iterable[Mapping[str, str]]) -> float:
 def kind(op: str) -> str:
     """Return the kind of an op, whose mean stands in for a missing value."""
     if op.startswith("Lookup"):
-        return "look-up"
+        return "lookup"
     if op in _UPDATES:
         return "update"
-    product = "product " if re.search("Addmm|Bmm|Conv|linear|bmm|conv", op) else ""
+    gemm = "GEMM " if re.search("Addmm|Bmm|Conv|linear|bmm|conv", op) else ""
     if re.search(r"Backward\d*$", op) or "AccumulateGrad" in op:
-        return f"{product}backward"
-    return f"{product}forward" if op.startswith("aten::") else "other"
+        return f"{gemm}backward"
+    return f"{gemm}forward" if op.startswith("aten::") else "other"
 
 
 def lines(values: Values, spread: float) -> Iterable[str]:

@@ -29,7 +29,7 @@ class Model:
         bottom: Widths of the bottom MLP.
         top: Widths of the top MLP.
         rows: Rows of each table.
-        pooling: Look-ups a bag.
+        pooling: Lookups a bag.
 
     """
 

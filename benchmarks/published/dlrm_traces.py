@@ -52,7 +52,7 @@ class Traced:
 
     Attributes:
         trace: File that they are from.
-        family: What the table calls their kind.
+        family: What the table calls their kind; `fitted` hashes it, so it stays.
         op: ATen's or the library's op.
         kernels: What was computed.
         measured_us: As the profiler said.
@@ -145,12 +145,12 @@ def profiler_us(rows: list[Traced]) -> float:
     )
 
 
-def _joined(product: Traced, row: Row) -> Traced:
-    """Add the kernel that adds up the parts of a split product to the product."""
+def _joined(gemm: Traced, row: Row) -> Traced:
+    """Add the kernel that adds up the parts of a split GEMM to the GEMM."""
     return attrs.evolve(
-        product,
-        measured_us=product.measured_us + float(row["mean_us"]),
-        launches=product.launches + 1,
+        gemm,
+        measured_us=gemm.measured_us + float(row["mean_us"]),
+        launches=gemm.launches + 1,
     )
 
 

@@ -1,7 +1,7 @@
 """Training steps of TorchRec's embedding bags, by where the tables are.
 
 Published in TorchRec's `benchmarks/README.md` and `ebc_benchmarks.py` (BSD-3): the 26
-tables of MLPerf's DLRM, 128 columns, SGD, 64 samples of 64 uniform look-ups a table,
+tables of MLPerf's DLRM, 128 columns, SGD, 64 samples of 64 uniform lookups a table,
 ten batches an epoch, on a V100 of 16 GB in a p3.16xlarge. Times are means of 100
 epochs, with their standard deviation. That of tables in host memory is many times the
 mean: it is the first epoch's, which touches pages first. Two kinds of epochs, one of
@@ -75,7 +75,7 @@ CASES = (
 
 
 def graph_text(case: Case) -> str:
-    """Write the look-ups of a case in perfc assembly."""
+    """Write the lookups of a case in perfc assembly."""
     rows = [r // case.reduced if r >= LARGE else r for r in ROWS]
     tables = [f"{{rows = {r}, dim = {DIM}, pooling = {POOLING}}}" for r in rows]
     weights = ", ".join(

@@ -137,7 +137,7 @@ def _qwen() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 class _RotaryOf2025(nn.Module):
-    """Angles as transformers 4.5x computes them: by a product of depth one."""
+    """Angles as transformers 4.5x computes them: by a matmul of depth one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,8 +146,8 @@ class _RotaryOf2025(nn.Module):
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         rows = position_ids.shape[0]
         inverse = self.inv_freq[None, :, None].float().expand(rows, -1, 1)
-        product = inverse.float() @ position_ids[:, None, :].float()
-        angles = torch.cat([product.transpose(1, 2)] * 2, dim=-1)
+        matmul = inverse.float() @ position_ids[:, None, :].float()
+        angles = torch.cat([matmul.transpose(1, 2)] * 2, dim=-1)
         cos, sin = angles.cos() * 1.0, angles.sin() * 1.0
         return cos.to(dtype=x.dtype), sin.to(dtype=x.dtype)
 

@@ -1,7 +1,7 @@
 """Launches against reality: `launches.py TRACES`, a folder of public Kineto traces.
 
 Builds the models of the traces again, captures and lowers them, and prints for each
-whether the matrix products and the convolutions are the same in shape and number, and
+whether the GEMMs and the convolutions are the same in shape and number, and
 how many kernels an iteration launches; then, op by op, where the counts differ. What
 is in a trace and is no part of the model (buckets of gradients, tables) is set apart
 and said. Needs PyTorch and, for two of the models, transformers.
@@ -52,7 +52,7 @@ _COMPOSITIONS = frozenset(
 )
 """Ops that only call others."""
 
-_PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
+_GEMMS = frozenset({"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"})
 _CONVOLUTIONS = {
     "aten::cudnn_convolution": "forward",
     "aten::convolution_backward": "backward",
@@ -67,7 +67,7 @@ class Counts:
 
     Attributes:
         kernels: Kernels, by op.
-        products: Matrix products by b, m, n, k; of an unrecorded shape by ().
+        gemms: GEMMs by b, m, n, k; of an unrecorded shape by ().
         convolutions: Convolutions by direction and shapes.
         other: Memsets and copies.
         apart: Kernels that are no part of the model, by the reason.
@@ -75,7 +75,7 @@ class Counts:
     """
 
     kernels: Counter[str]
-    products: Counter[tuple[int, ...]]
+    gemms: Counter[tuple[int, ...]]
     convolutions: Counter[tuple[object, ...]]
     other: int
     apart: Counter[str]
@@ -107,7 +107,7 @@ def measured(case: Case, folder: Path) -> Counts:
         other += len(op.device) - count
     return Counts(
         _per_iteration(+kernels, iterations),
-        _per_iteration(Counter(_products(ops)), iterations),
+        _per_iteration(Counter(_gemms(ops)), iterations),
         _per_iteration(Counter(_convolutions(ops)), iterations),
         round(other / iterations),
         _per_iteration(+apart, iterations),
@@ -133,15 +133,15 @@ def _name(name: str) -> str:
     return _SAME.get(name, name)
 
 
-def _products(ops: Sequence[kineto.Op]) -> Iterator[tuple[int, ...]]:
+def _gemms(ops: Sequence[kineto.Op]) -> Iterator[tuple[int, ...]]:
     for op in ops:
-        if op.name in _PRODUCTS and not _empty(op):
+        if op.name in _GEMMS and not _empty(op):
             matrices = [shape for shape in op.dims if len(shape) > 1][-2:]
             yield _sizes(*matrices) if len(matrices) > 1 else ()
 
 
 def _empty(op: kineto.Op) -> bool:
-    """Whether an op launched nothing: a product on the host."""
+    """Whether an op launched nothing: a GEMM on the host."""
     return not op.device
 
 
@@ -172,7 +172,7 @@ def predicted(case: Case) -> Counts:
     program = perfc.from_torch(module, args, **case.options).program
     graph = _lowered(program, case)
     kernels: Counter[str] = Counter()
-    products: Counter[tuple[int, ...]] = Counter()
+    gemms: Counter[tuple[int, ...]] = Counter()
     other = 0
     for op, kernel, issue in zip(graph.op, graph.kernel, graph.issue, strict=True):
         if kernel < 0:
@@ -184,9 +184,9 @@ def predicted(case: Case) -> Counts:
         kernels[_name(graph.ops[op].name)] += 1
         if signature.op == "gemm":
             sizes = [signature.params.integer(name) for name in "bmnk"]
-            products[tuple(sizes)] += 1
+            gemms[tuple(sizes)] += 1
     convolutions = Counter(_nodes(program))
-    return Counts(kernels, products, convolutions, other, Counter())
+    return Counts(kernels, gemms, convolutions, other, Counter())
 
 
 def _lowered(program: Program, case: Case) -> LaunchGraph:
@@ -231,12 +231,12 @@ def _differ(
 
 def show(case: Case, ours: Counts, trace: Counts) -> bool:
     """Print the rows of one model; return whether it meets the bars."""
-    products = _compared(ours.products, trace.products)
+    gemms = _compared(ours.gemms, trace.gemms)
     convolutions = _compared(ours.convolutions, trace.convolutions)
     difference = ours.total / trace.total - 1
-    good = abs(difference) <= BAR and "DIFFER" not in products + convolutions
+    good = abs(difference) <= BAR and "DIFFER" not in gemms + convolutions
     print(f"{case.name}")
-    print(f"  products      {products}")
+    print(f"  GEMMs         {gemms}")
     print(f"  convolutions  {convolutions}")
     print(
         f"  kernels       {ours.total} of {trace.total} ({difference:+.1%}), memsets "
@@ -245,7 +245,7 @@ def show(case: Case, ours: Counts, trace: Counts) -> bool:
     for reason, count in trace.apart.items():
         print(f"  set apart     {count} kernels: {reason}")
     _show_ops(ours.kernels, trace.kernels)
-    for kind in ("products", "convolutions"):
+    for kind in ("gemms", "convolutions"):
         _show_shapes(getattr(ours, kind), getattr(trace, kind))
     return good
 

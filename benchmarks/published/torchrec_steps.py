@@ -1,10 +1,10 @@
 """Training on four V100, from the model alone: `torchrec_steps.py TRACES`.
 
 The model of the traces `torchrec_v100_a2a_3` and `a2a_5` (a `torchrec` test of its
-training pipeline, BSD-3): 64 tables of 1,024 x 1,024 dealt to four GPUs, 4,096 samples
-each, in fp32. Steps beside those measured that did not stall, and the large collectives
-in the order in which a step has them, each beside what it took on the rank that waited
-least.
+training pipeline, BSD-3): 64 tables of 1,024 x 1,024 sharded over four GPUs, 4,096
+samples each, in fp32. Steps beside those measured that did not stall, and the large
+collectives in the order in which a step has them, each beside what it took on the rank
+that waited least.
 
 Rows come by functional collectives, as the traces show (`_AlltoAllSingleBackward`).
 

@@ -64,7 +64,7 @@ class Dlrm(nn.Module):
 
 
 def dlrm(rows: Sequence[int], dim: int) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Make a DLRM and its arguments, one look-up a table."""
+    """Make a DLRM and its arguments, one lookup a table."""
     indices = [torch.zeros(BATCH, dtype=torch.int64) for _ in rows]
     return Dlrm(rows, dim), (torch.zeros(BATCH, 13), torch.arange(BATCH), *indices)
 

@@ -50,7 +50,7 @@ KINDS = (
     ("conv2d", "bf16", "a100-sxm-80g", False),
     ("embedding_bag", "fp32", "v100-sxm2-16g", False),
 )
-"""Op, type, target, and whether products are batched."""
+"""Op, type, target, and whether GEMMs are batched."""
 
 WORDS: Mapping[str, Params] = {
     "elementwise": {"kind": "add", "tensor_inputs": 2},

@@ -4,7 +4,7 @@ CPU seconds, those of a fixed loop in the same process, the peak of memory in MB
 seconds of each pass, and how long the critical path is.
 
 The graph is a chain of blocks like a recommendation model's and a transformer's:
-products, activations, joins, views and lookups, of varied widths. Building it is
+GEMMs, activations, joins, views and lookups, of varied widths. Building it is
 not counted, everything from the typed graph's shape inference on is.
 """
 

@@ -27,7 +27,7 @@ from speed import scale
 BAR_S = 1.0
 REPORTS = 5
 SLICES_PER_NODE = 3.517
-"""An op, and mostly a call and a kernel; views have none, some products have two."""
+"""An op, and mostly a call and a kernel; views have none, some GEMMs have two."""
 
 
 def main() -> int:

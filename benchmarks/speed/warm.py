@@ -27,7 +27,7 @@ TARGETS = ("a100", "h100", "v100", "l4")
 ROUNDS = 8
 
 GEMMS = 100
-"""Products priced one by one in a call, of other sizes each."""
+"""GEMMs priced one by one in a call, of other sizes each."""
 
 TABLES = 10
 """Tables of one row priced in a call."""

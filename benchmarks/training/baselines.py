@@ -2,7 +2,7 @@
 
 The formulas of Lin et al. (HiPC 2022; owensgroup/ml_perf_model, BSD-3): a kernel takes
 what its flops take at the peak rate or its accesses of 4 bytes at the peak bandwidth,
-with constants per element. Of products, convolutions and layer norm they have networks
+with constants per element. Of GEMMs, convolutions and layer norm they have networks
 whose weights are not published.
 """
 

@@ -1,7 +1,7 @@
 """Boosted trees: what features say of rows, at its best, and too slow to ship.
 
 LightGBM (Ke et al., NeurIPS 2017) on the mean absolute error. Trees find the jumps that
-a library's choice of kernels makes better than a network does: of products of (n, k)
+a library's choice of kernels makes better than a network does: of GEMMs of (n, k)
 that are left out they are a tenth nearer. Beyond the features that they have seen they
 stay what they are at the last of them.
 """
@@ -32,7 +32,7 @@ _SETTINGS = {
     "num_threads": 1,
     "verbose": -1,
 }
-"""Chosen on bf16 products of A100 and H100, by (n, k) that are not reported, each left
+"""Chosen on bf16 GEMMs of A100 and H100, by (n, k) that are not reported, each left
 out in turn; other leaves, rates and rows of a leaf change the error by less than a
 thirtieth.
 """

@@ -173,9 +173,9 @@ def _best_cuts(us: Floats) -> tuple[int, ...]:
     """Return the two rows at which three sessions would part; nothing of too few."""
     places = _places(us)
     before = {cut: _low_loss(us[:cut]) for cut in places}
-    behind = {cut: _low_loss(us[cut:]) for cut in places}
+    after = {cut: _low_loss(us[cut:]) for cut in places}
     losses = {
-        (one, other): before[one] + _low_loss(us[one:other]) + behind[other]
+        (one, other): before[one] + _low_loss(us[one:other]) + after[other]
         for one, other in itertools.combinations(places, 2)
         if other - one >= FEWEST_OF_SESSION
     }

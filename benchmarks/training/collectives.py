@@ -246,7 +246,7 @@ def corrected_s(
     sample: CollectiveSample, p: CollectiveParameters, rows: CollectiveRows
 ) -> Floats:
     """Return the seconds of rows by the model and other rows of their installation."""
-    factor = rows.rising_log_factor(sample.collectives, sample.links, p)
+    factor = rows.isotonic_log_factor(sample.collectives, sample.links, p)
     found: Floats = modelled_s(sample, p) * np.exp(factor)
     return found
 

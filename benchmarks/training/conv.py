@@ -20,7 +20,7 @@ START: Mapping[str, float] = {
     "block_fill_s": 3e-6,
     "fused_filters": 2.0,
     "tensors": 0.7,
-    "product": 1.2,
+    "gemm": 1.2,
     "filters": 3.0,
     "images": 1.5,
     "results": 1.5,

@@ -1,7 +1,7 @@
 """Rows that networks were fitted to, as if they were not: cross-validation.
 
-The networks of products that perfc ships are fitted to all rows of a GPU. What they say
-of others, networks tell that lack a fifth of the sizes each: of products on tensor
+The networks of GEMMs that perfc ships are fitted to all rows of a GPU. What they say
+of others, networks tell that lack a fifth of the sizes each: of GEMMs on tensor
 cores all rows of an (n, k), since those are few, of others those of one size.
 Predictions of rows by networks that lack them set the intervals (cross-conformal
 prediction: Vovk, Annals of Mathematics and AI 2015) and are what is reported, of rows
@@ -27,7 +27,7 @@ from perfc.costmodels.gemm import (
     simt_parameters,
     tensor_parameters,
 )
-from training.gemm import ProductRows
+from training.gemm import GemmRows
 from training.gemm_residual import SHIPPED, Distillation, fit_residuals
 from training.samples import Sample
 
@@ -39,7 +39,7 @@ FOLDS = 5
 
 @attrs.frozen(eq=False)
 class _Group:
-    """Rows of one network: products of one type on one GPU.
+    """Rows of one network: GEMMs of one type on one GPU.
 
     Attributes:
         places: Where their samples stand among all.
@@ -50,11 +50,11 @@ class _Group:
     """
 
     places: Sequence[int]
-    rows: ProductRows
+    rows: GemmRows
     folds: Indices
     parameters: GemmParameters
 
-    def without(self, fold: int) -> tuple[ProductRows, GemmParameters]:
+    def without(self, fold: int) -> tuple[GemmRows, GemmParameters]:
         """Return the rows beside those of a fold, and the formula's parameters."""
         others = np.flatnonzero(self.folds != fold)
         return self.rows.take(others), self.parameters
@@ -65,14 +65,14 @@ class _Group:
         for fold, network in enumerate(networks_by_fold):
             at = np.flatnonzero(self.folds == fold)
             known = Known(self.rows.target, network, own=True)
-            known.correct(found, self.rows.products.part(at), at, found[at])
+            known.correct(found, self.rows.gemms.part(at), at, found[at])
         return found
 
 
 def cross_fitted(
     samples: Sequence[Sample], how: Distillation = SHIPPED
 ) -> list[Sample]:
-    """Return the samples, those of products that have a network with `apart_s`."""
+    """Return the samples, those of GEMMs that have a network with `apart_s`."""
     found, groups = list(samples), _groups(samples)
     parts = [group.without(fold) for group in groups for fold in range(FOLDS)]
     fitted = fit_residuals(parts, how)
@@ -100,11 +100,11 @@ def _groups(samples: Sequence[Sample]) -> list[_Group]:
 
 
 def _group(samples: Sequence[Sample], places: Sequence[int]) -> _Group:
-    rows = ProductRows.joined([ProductRows.of(sample) for sample in samples])
+    rows = GemmRows.joined([GemmRows.of(sample) for sample in samples])
     parameters = simt_parameters()
     if not rows.simt:
         parameters = tensor_parameters(rows.target.device.architecture)
-    sizes = rows.products.sizes if rows.simt else rows.products.sizes[2:]
+    sizes = rows.gemms.sizes if rows.simt else rows.gemms.sizes[2:]
     folds = np.array([_fold(size) for size in sizes.T.astype(int).tolist()])
     return _Group(places, rows, folds, parameters)
 

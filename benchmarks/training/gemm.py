@@ -1,4 +1,4 @@
-"""Parameters of matrix products, from measured rows of several GPUs.
+"""Parameters of GEMMs, from measured rows of several GPUs.
 
 Minimises a robust sum of ln(predicted / measured)^2 by least squares over the
 logarithms of the parameters, each within bounds that are physical. Every GPU weighs
@@ -19,8 +19,8 @@ from perfc.costmodels import Target
 from perfc.costmodels.gemm import (
     SIMT_MODES,
     GemmParameters,
-    Products,
-    products_of,
+    Gemms,
+    gemms_of,
     simt_seconds,
     tensor_seconds,
 )
@@ -163,12 +163,12 @@ TENSOR_START = GemmParameters(
 
 
 @attrs.frozen(eq=False)
-class ProductRows:
-    """Products that were timed on one GPU.
+class GemmRows:
+    """GEMMs that were timed on one GPU.
 
     Attributes:
         target: The GPU.
-        products: Their sizes.
+        gemms: Their sizes.
         measured_s: What each took, shape (rows,); so are the others.
         before_s: What of that passes before the kernel starts.
         beside_s: What passes beside it: shorter kernels do not shorten the row.
@@ -177,7 +177,7 @@ class ProductRows:
     """
 
     target: Target
-    products: Products
+    gemms: Gemms
     measured_s: Floats
     before_s: Floats
     beside_s: Floats
@@ -187,15 +187,15 @@ class ProductRows:
         return len(self.measured_s)
 
     @classmethod
-    def of(cls, sample: Sample) -> ProductRows:
-        """Return the products of a sample, all in one math mode."""
+    def of(cls, sample: Sample) -> GemmRows:
+        """Return the GEMMs of a sample, all in one math mode."""
         # A timing says what is around kernels: of none, and of a very long one.
         long_s = np.ones(len(sample))
         before_s = sample.timed_s(long_s) - long_s
         beside_s = sample.timed_s(np.zeros(len(sample))) - before_s
         return cls(
             sample.target,
-            products_of(sample.table, sample.target),
+            gemms_of(sample.table, sample.target),
             sample.measured_s,
             before_s,
             beside_s,
@@ -203,30 +203,30 @@ class ProductRows:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[ProductRows]) -> ProductRows:
+    def joined(cls, parts: Sequence[GemmRows]) -> GemmRows:
         """Return the rows of several parts, of one GPU and math mode."""
-        products = [part.products for part in parts]
+        gemms = [part.gemms for part in parts]
         return attrs.evolve(
             parts[0],
-            products=Products(
-                np.concatenate([each.sizes for each in products], axis=1),
-                np.concatenate([each.bytes for each in products]),
-                np.concatenate([each.peak for each in products]),
-                np.concatenate([each.transposed for each in products]),
-                np.concatenate([each.across for each in products]),
-                np.concatenate([each.biased for each in products]),
-                np.concatenate([each.own for each in products]),
+            gemms=Gemms(
+                np.concatenate([each.sizes for each in gemms], axis=1),
+                np.concatenate([each.bytes for each in gemms]),
+                np.concatenate([each.peak for each in gemms]),
+                np.concatenate([each.transposed for each in gemms]),
+                np.concatenate([each.across for each in gemms]),
+                np.concatenate([each.biased for each in gemms]),
+                np.concatenate([each.own for each in gemms]),
             ),
             measured_s=np.concatenate([part.measured_s for part in parts]),
             before_s=np.concatenate([part.before_s for part in parts]),
             beside_s=np.concatenate([part.beside_s for part in parts]),
         )
 
-    def take(self, rows: NDArray[np.intp]) -> ProductRows:
+    def take(self, rows: NDArray[np.intp]) -> GemmRows:
         """Return some of the rows."""
         return attrs.evolve(
             self,
-            products=self.products.part(rows),
+            gemms=self.gemms.part(rows),
             measured_s=self.measured_s[rows],
             before_s=self.before_s[rows],
             beside_s=self.beside_s[rows],
@@ -234,12 +234,12 @@ class ProductRows:
 
     def kernel_s(self, parameters: GemmParameters) -> Floats:
         """Return the seconds of the kernels with some parameters."""
-        return self.seconds_of(self.products, parameters)
+        return self.seconds_of(self.gemms, parameters)
 
-    def seconds_of(self, products: Products, parameters: GemmParameters) -> Floats:
-        """Return the seconds of other products on this GPU, in this math mode."""
+    def seconds_of(self, gemms: Gemms, parameters: GemmParameters) -> Floats:
+        """Return the seconds of other GEMMs on this GPU, in this math mode."""
         price = simt_seconds if self.simt else tensor_seconds
-        return price(products, self.target, parameters)
+        return price(gemms, self.target, parameters)
 
     def predicted_s(self, parameters: GemmParameters) -> Floats:
         """Return the seconds that the rows would measure with some parameters."""
@@ -249,7 +249,7 @@ class ProductRows:
 
 
 def fit_gemm(
-    groups: Sequence[ProductRows],
+    groups: Sequence[GemmRows],
     start: GemmParameters,
     names: Sequence[str],
     *,
@@ -291,7 +291,7 @@ def fit_gemm(
     return decoded(robust_least(residuals, first, limits, _ROBUST))
 
 
-def _sample(group: ProductRows, groups: Sequence[ProductRows]) -> ProductRows:
+def _sample(group: GemmRows, groups: Sequence[GemmRows]) -> GemmRows:
     """Return as many rows of a group as its GPU may have; drawn with a fixed seed."""
     same = sum(len(g) for g in groups if g.target.name == group.target.name)
     rows = -(-len(group) * min(ROWS, same) // same)

@@ -1,6 +1,6 @@
 """The networks of `costmodels/gemm/residual.py`, from measured rows of one GPU each.
 
-Trees say what the rows do, and a network learns from the trees: of products that were
+Trees say what the rows do, and a network learns from the trees: of GEMMs that were
 drawn as well as of those that were measured, and of noise less than from the rows
 themselves (distillation: Bucila et al., KDD 2006; Hinton et al., arXiv 1503.02531).
 """
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import LONGER, GemmParameters, features_of, ranged
 from training.boosted_trees import boosted_trees
-from training.drawn_products import drawn_products
-from training.gemm import ProductRows
+from training.drawn_gemms import drawn_gemms
+from training.gemm import GemmRows
 from training.network_fit import Training, fit_network
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -36,7 +36,7 @@ class Distillation:
     """How a network learns what trees say.
 
     Attributes:
-        drawn: Products that it sees beside the measured ones.
+        drawn: GEMMs that it sees beside the measured ones.
         training: Of the network.
         processes: So many networks at a time.
 
@@ -61,7 +61,7 @@ _EVER_S = 1e9
 
 
 def fit_residuals(
-    parts: Sequence[tuple[ProductRows, GemmParameters]],
+    parts: Sequence[tuple[GemmRows, GemmParameters]],
     how: Distillation = SHIPPED,
 ) -> list[Network]:
     """Return the network of each, several at a time: see `fit_residual`."""
@@ -78,7 +78,7 @@ def fit_residuals(
 
 
 def fit_residual(
-    rows: ProductRows, parameters: GemmParameters, how: Distillation = SHIPPED
+    rows: GemmRows, parameters: GemmParameters, how: Distillation = SHIPPED
 ) -> Network:
     """Return the network that corrects best what the model says of the kernels.
 
@@ -88,13 +88,13 @@ def fit_residual(
     modelled_s = rows.kernel_s(parameters)
     seen = np.flatnonzero(modelled_s > _SEEN * rows.beside_s)
     rows, modelled_s = rows.take(seen), modelled_s[seen]
-    features = features_of(modelled_s, rows.products, rows.target).astype(np.float64)
+    features = features_of(modelled_s, rows.gemms, rows.target).astype(np.float64)
     least_s = _LEAST_SHARE * modelled_s
     wanted = np.log(np.maximum(rows.measured_s - rows.before_s, least_s) / modelled_s)
     trees = boosted_trees(features, wanted)
     others = _drawn_features(rows, parameters, how.drawn, float(modelled_s.max()))
     shown = np.concatenate([features, others], axis=1)
-    sizes = ranged(modelled_s, rows.products)
+    sizes = ranged(modelled_s, rows.gemms)
     network = fit_network(shown, trees(shown), sizes, rows.target, how.training)
     network = attrs.evolve(network, limits=(float(wanted.min()), float(wanted.max())))
     if rows.simt:
@@ -106,10 +106,10 @@ def fit_residual(
 
 
 def _drawn_features(
-    rows: ProductRows, parameters: GemmParameters, count: int, longest_s: float
+    rows: GemmRows, parameters: GemmParameters, count: int, longest_s: float
 ) -> Floats:
-    products = drawn_products(rows.products, count)
-    modelled_s = rows.seconds_of(products, parameters)
+    gemms = drawn_gemms(rows.gemms, count)
+    modelled_s = rows.seconds_of(gemms, parameters)
     short = np.flatnonzero(modelled_s < LONGER * longest_s)
-    features = features_of(modelled_s[short], products.part(short), rows.target)
+    features = features_of(modelled_s[short], gemms.part(short), rows.target)
     return features.astype(np.float64)

@@ -1,6 +1,6 @@
 """Intervals of GPUs with rows, from those that are not reported.
 
-Nor fitted by a network that corrects what their op takes: products are predicted by
+Nor fitted by a network that corrects what their op takes: GEMMs are predicted by
 networks that lack them (`cross_fit`). Rows of other ops are as far off, fitted or not,
 since a few parameters are fitted to thousands of them.
 """

@@ -72,7 +72,7 @@ class PricedRows:
 def different(rows: Sample) -> Indices:
     """Return a number for each row, the same for those whose errors are alike.
 
-    Of products on tensor cores those of one (n, k), by which they are split; with few
+    Of GEMMs on tensor cores those of one (n, k), by which they are split; with few
     of them nine in ten of the next need a higher quantile (Lee, Barber, Willett, arXiv
     2306.06342).
     """

@@ -44,12 +44,12 @@ def part_of(params: str) -> int:
 
 
 def fits_weight(n: int, k: int) -> bool:
-    """Whether products on tensor cores with these are fitted, for all m and GPUs."""
+    """Whether GEMMs on tensor cores with these are fitted, for all m and GPUs."""
     return _weight_number(n, k) % 4 != 0
 
 
 def part_of_weight(n: int, k: int) -> int:
-    """Return the part that tensor-core products of (n, k) are in, for all m and GPUs.
+    """Return the part that tensor-core GEMMs of (n, k) are in, for all m and GPUs.
 
     Three quarters of the (n, k) are fitted, an eighth is for the intervals, an eighth
     is only reported.

@@ -16,10 +16,10 @@ from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
 from perfc.fitting.observations import LONG_EVENT_US
 from training.attention import fit_attention, formula_s
 from training.conv import conv_seconds, fit_convolutions
-from training.gemm import ProductRows
+from training.gemm import GemmRows
 from training.priced_rows import Misses, PricedRows
-from training.product_fit import fit_simt, fit_tensor
 from training.samples import CALIBRATION, FITTED, Floats, Sample
+from training.shipped_gemms import fit_simt, fit_tensor
 from training.streams import KINDS, StreamFit, fit_kind, fit_memory
 
 MEMORY_OPS = frozenset({"elementwise"})
@@ -105,8 +105,8 @@ class Unseen:
             for name, gpus in found.items()
         }
 
-    def products(self, gone: Gpus, dtype: str) -> GemmParameters:
-        """Return the parameters of products of a type by the GPUs beside some."""
+    def gemms(self, gone: Gpus, dtype: str) -> GemmParameters:
+        """Return the parameters of GEMMs of a type by the GPUs beside some."""
         simt = dtype in SIMT_MODES
         name, fit = ("simt", fit_simt) if simt else ("tensor", fit_tensor)
         found: GemmParameters = self._fit(f"gemm {name}", gone, {"gemm"}, fit)
@@ -117,7 +117,7 @@ class Unseen:
         return {
             "attention": self._attention_s,
             "conv2d": self._conv_s,
-            "gemm": self._product_s,
+            "gemm": self._gemm_s,
             "elementwise": lambda rows, gone: _stream_s(self._memory(gone), rows),
             **dict.fromkeys(KINDS, self._kind_s),
         }
@@ -130,8 +130,8 @@ class Unseen:
         found = self._fit("conv2d", gone, {"conv2d"}, fit_convolutions)
         return conv_seconds(rows, found.kernel)
 
-    def _product_s(self, rows: Sample, gone: Gpus) -> Floats:
-        return ProductRows.of(rows).kernel_s(self.products(gone, rows.key.dtype))
+    def _gemm_s(self, rows: Sample, gone: Gpus) -> Floats:
+        return GemmRows.of(rows).kernel_s(self.gemms(gone, rows.key.dtype))
 
     def _memory(self, gone: Gpus) -> StreamFit:
         found: StreamFit = self._fit("memory", gone, MEMORY_OPS, fit_memory)

@@ -2,26 +2,26 @@
 
     t = floor + start + max(waves * (steps * step + fill), bytes / (rate * share))
         + combine, where keys are split
-    step = products of a tile of keys / (rate of an SM * share)
+    step = matmuls of a tile of keys / (rate of an SM * share)
         + softmax * exponentials / rate of an SM
 
 A thread block takes a tile of queries of one head through the keys, a tile a step; a
-causal mask ends the walk early. A step's products run at a share of the math mode's
+causal mask ends the walk early. A step's matmuls run at a share of the math mode's
 peak, idle rows of a tile included, and `softmax` of its exponentials are not hidden
 behind them. Where tiles of queries leave SMs idle, FlashAttention 3 splits the keys
 over them, and so does version 2 for fewer queries than keys; the parts are combined at
-the end. Few queries (decoding) have smaller tiles, and the steps of all heads are dealt
-out over the SMs where that is sooner; one query of grouped heads is a tile of theirs.
+the end. Few queries (decoding) have smaller tiles, and the steps of all heads are
+spread over SMs where that is sooner; one query of grouped heads is a tile of theirs.
 
 PyTorch's memory-efficient kernel (`algorithm` efficient: masks; fp32; before Ampere)
 never splits the keys. Its blocks wait for each tile of keys and of values, those of one
 SM at once, so that a few long walks leave most of a GPU idle. From Ampere on it takes
-three products in TF32 for one of fp32.
+three matmuls in TF32 for one of fp32.
 
 PyTorch's own flash attention (`algorithm` flash) is version 2 on Hopper, too, where
 rows were measured of version 3.
 
-The gradients take five products where forward takes two, at `BACKWARD_RATE` of
+The gradients take five matmuls where forward takes two, at `BACKWARD_RATE` of
 forward's rate: an analytic factor, of which no rows were measured. Where thousands of
 kernels of a GPU were measured, `attention_residual` corrects the formula.
 """
@@ -93,7 +93,7 @@ EXPONENTIALS_PER_CLOCK = _CONSTANTS.number("exponentials_per_clock")
 """Exponentials of an SM per clock."""
 
 BACKWARD_FLOPS = 5 / 2
-"""Products of the backward kernel, which computes the scores again, over forward's."""
+"""Matmuls of the backward kernel, which computes the scores again, over forward's."""
 
 BACKWARD_RATE = _CONSTANTS.number("backward_rate")
 """Share of the peak that the backward kernel reaches, over the share of forward."""
@@ -107,7 +107,7 @@ UNSEEN_SIGMA = _CONSTANTS.number("sigma_unseen")
 
 
 _OLDER_SHARE = _CONSTANTS.number("older_share")
-"""Share of Hopper's peak at which FlashAttention 2 computes products.
+"""Share of Hopper's peak at which FlashAttention 2 computes matmuls.
 
 It knows none of Hopper's asynchronous instructions.
 """
@@ -430,7 +430,7 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    """Return the seconds of few queries: a block each, or all steps dealt over the SMs.
+    """Return the seconds of few queries: a block each, or all steps spread over SMs.
 
     All steps but the first are loaded while others compute.
     """
@@ -441,10 +441,10 @@ def _few_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     moved_s = read_s * (1 + (1 / parameters.memory_share - 1) * first)
     whole_s = most(_whole_seconds(blocks, sms, maths), moved_s)
     rows = maths.where(blocks.narrow, tiles.few_rows[0], tiles.few_rows[1])
-    dealt_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
-    dealt_s = dealt_s + ceil(blocks.number / sms) * blocks.fill_s
-    dealt_s = most(dealt_s, moved_s) + parameters.combine_s
-    return maths.where(steps > 1, maths.least(whole_s, dealt_s), whole_s)
+    spread_s = ceil(blocks.number * steps / sms) * rows * blocks.row_s
+    spread_s = spread_s + ceil(blocks.number / sms) * blocks.fill_s
+    spread_s = most(spread_s, moved_s) + parameters.combine_s
+    return maths.where(steps > 1, maths.least(whole_s, spread_s), whole_s)
 
 
 def _whole_seconds(blocks: _Blocks[Number], sms: int, maths: Maths[Number]) -> Number:
@@ -464,7 +464,7 @@ def _flops_per_s(
     tiles: AttentionTiles,
     maths: Maths[Number],
 ) -> Number:
-    """Return the peak rate of the instructions that compute the products."""
+    """Return the peak rate of the instructions that compute the matmuls."""
     peak = kernels.peak_flops_per_s(target)
     if not tiles.waits:
         return peak

@@ -24,8 +24,8 @@ class AttentionParameters:
 
     Attributes:
         start_s: Added to the target's kernel floor.
-        share: Of the peak rate that the products of a step run at.
-        softmax: Share of the exponentials' time that products do not hide.
+        share: Of the peak rate that the matmuls of a step run at.
+        softmax: Share of the exponentials' time that matmuls do not hide.
         fill_s: Start and end of a tile of queries.
         combine_s: What splitting the keys costs.
         memory_share: Of the memory rate that the operands are moved at.

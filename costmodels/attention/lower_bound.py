@@ -18,7 +18,7 @@ def attention_bound_s(
 ) -> Number:
     """Return the bound of bytes, and of flops that a causal mask does not hide.
 
-    In fp32 three products on tensor cores may stand for one.
+    In fp32 three matmuls on tensor cores may stand for one.
     """
     flops = kernels.flops * executed_share(kernels, maths)
     limit = kernels.limit_flops_per_s(target)

@@ -1,6 +1,6 @@
 """What measured attention of one GPU says beyond the formula of `attention`.
 
-A small network as for products (`gemm_residual`): by which factor kernels differ from
+A small network as for GEMMs (`gemm_residual`): by which factor kernels differ from
 the formula, from their sizes and how well these fill tiles and waves. It is used on
 that GPU and others with the same chip, for sizes within those measured: forward,
 without a mask, queries and keys of one length, in half precision.

@@ -18,8 +18,8 @@ WIDE_MODES: Collection[str] = ("fp32", "tf32")
 
 _CONSTANTS = constants("attention")
 
-TF32_PRODUCTS = _CONSTANTS.number("tf32_products")
-"""Products in TF32 that the memory-efficient kernel computes one of fp32 with, from
+TF32_MATMULS = _CONSTANTS.number("tf32_matmuls")
+"""Matmuls in TF32 that the memory-efficient kernel computes one of fp32 with, from
 Ampere on; plain multiply-adds before."""
 
 EFFICIENT_NAME = "efficient"
@@ -40,7 +40,7 @@ class AttentionTiles:
         narrow_size: Numbers of the largest heads that have tiles of their own.
         narrow: Queries of a tile and keys of a step, of such heads.
         wide: The same of larger heads.
-        few_queries: Queries up to which the keys are dealt out over all SMs; 0: never.
+        few_queries: Queries up to which the keys are spread over all SMs; 0: never.
         few_rows: Queries of a tile then, of narrow heads and of larger ones.
         splits: Whether prefill splits its keys over idle SMs.
         together: Blocks that an SM holds at once.
@@ -125,12 +125,12 @@ def _has_flash(target: Target) -> bool:
 
 
 def fp32_flops_per_s(target: Target) -> float:
-    """Return the rate of fp32 products in the memory-efficient kernel, FLOP/s."""
+    """Return the rate of fp32 matmuls in the memory-efficient kernel, FLOP/s."""
     device = target.device
     tf32 = device.flops_per_s.get("tf32")
     if tf32 is None or not device.runs_cuda:
         return device.peak("fp32")
-    return tf32 / TF32_PRODUCTS
+    return tf32 / TF32_MATMULS
 
 
 def padded(head_dim: Number, maths: Maths[Number]) -> Number:

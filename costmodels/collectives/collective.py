@@ -154,7 +154,7 @@ class CollectiveModel:
             # measured. It is carried over to other links, but does not make them
             # measured ones.
             asked, chosen = c.take(part), attrs.evolve(links, ll_by_peer=one.ll_by_peer)
-            factor = np.exp(one.rows.rising_log_factor(asked, one.links, p))
+            factor = np.exp(one.rows.isotonic_log_factor(asked, one.links, p))
             seconds[part] = collective_seconds(asked, chosen, p) * factor
             if chosen.link_bytes_per_s == one.links.link_bytes_per_s:
                 known[part] |= one.rows.covers(asked)
@@ -164,7 +164,7 @@ class CollectiveModel:
             mine = collective_rows(target.collectives)
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
-            factor_of = mine.log_factor if told.any() else mine.rising_log_factor
+            factor_of = mine.log_factor if told.any() else mine.isotonic_log_factor
             seconds *= np.exp(factor_of(c, _links_for(mine, links, target), p))
             known |= mine.covers(c)
             told[:] = True

@@ -7,7 +7,7 @@ import numpy as np
 from perfc.costmodels.kernels import Floats
 
 
-def rising(values: Floats, counts: Floats) -> Floats:
+def isotonic_regression(values: Floats, counts: Floats) -> Floats:
     """Return values that never fall, of least sum of counts times squared distance.
 
     Neighbours that fall are pooled into their mean until none do (Barlow, Bartholomew,

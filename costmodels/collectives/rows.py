@@ -22,7 +22,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.collectives.isotonic import rising
+from perfc.costmodels.collectives.isotonic import isotonic_regression
 from perfc.costmodels.collectives.links import Links
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.terms import CollectiveParameters
@@ -129,7 +129,7 @@ class CollectiveRows:
         found: Floats = covariance(features(c, links, p), known) @ self.weights
         return found
 
-    def rising_log_factor(
+    def isotonic_log_factor(
         self, c: Collectives, links: Links, p: CollectiveParameters
     ) -> Floats:
         """Return ln(expected / modelled), held between the next measured sizes' times.
@@ -203,7 +203,7 @@ def _knots(
     for curve in _curves(rows):
         sizes, which = np.unique(rows.rows.bytes[curve], return_inverse=True)
         counts = np.bincount(which).astype(np.float64)
-        times = rising(np.bincount(which, log_s[curve]) / counts, counts)
+        times = isotonic_regression(np.bincount(which, log_s[curve]) / counts, counts)
         found.append((curve, sizes, np.concatenate(([-np.inf], times, [np.inf]))))
     return found
 

@@ -26,7 +26,7 @@ from perfc.costmodels.kernels import Flags, Floats, KernelTable
 from perfc.costmodels.machine import Target
 
 SUMS_BESIDE = constants("collectives").number("sums_beside")
-"""How many times as long all-reduces take beside products. Exchanges take as long
+"""How many times as long all-reduces take beside GEMMs. Exchanges take as long
 beside kernels as alone."""
 
 _PASSES, _SUM_PASSES = 2, 3

@@ -30,7 +30,7 @@ _ALIGNED = 8
 
 
 class Call(NamedTuple):
-    """What a call takes beside its product."""
+    """What a call takes beside its GEMM."""
 
     slower: float
     moved: float
@@ -49,7 +49,7 @@ _ODD_WINDOW = _call("odd_window")
 """Call with a number of channels that does not fill loads of 16 bytes."""
 _POINT = _call("point")
 _POINT_BACKWARD = _call("point_backward")
-"""One pixel after the other: a plain product, in any layout."""
+"""One pixel after the other: a plain GEMM, in any layout."""
 _SIMT = _call("simt")
 _SIMT_BACKWARD_DATA = _call("simt_backward_data")
 _SIMT_BACKWARD_WEIGHT = _call("simt_backward_weight")
@@ -68,7 +68,7 @@ def call_seconds(
     """Return the seconds of calls whose kernels alone take *seconds*.
 
     Args:
-        seconds: By the formula of a product, or an algorithm.
+        seconds: By the formula of a GEMM, or an algorithm.
         kernels: What they are.
         simt: Whether they compute without tensor cores.
         target: One of `PERFC_ROWS`.

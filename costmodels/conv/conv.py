@@ -1,7 +1,7 @@
-"""Convolutions: by algorithm in fp32, else as the matrix product that they compute.
+"""Convolutions: by algorithm in fp32, else as the GEMM that they compute.
 
 Ungrouped fp32 convolutions with a window are those of `conv_simt`. On tensor cores,
-with groups, or without a window, a convolution is priced as the product of its pixels
+with groups, or without a window, a convolution is priced as the GEMM of its pixels
 and filters. Where each group has one channel there is nothing to multiply: kernels of
 all types do without tensor cores, and sum up in fp32 (PyTorch, `DepthwiseConv2d.cu`). A
 gradient is the same over again: of the images one of as many pixels, of the filters one
@@ -27,7 +27,7 @@ from perfc.costmodels.conv.simt import (
 )
 from perfc.costmodels.gemm import (
     SIMT_MODES,
-    Products,
+    Gemms,
     Size,
     math_second,
     math_seconds,
@@ -78,18 +78,18 @@ class ConvModel:
     parameters: ConvParameters | None = None
     """Parameters of `conv_simt`; those of the package if none."""
     direct_overhead: float = _CONSTANTS.number("direct_overhead")
-    """Time of an implicit product over that of a plain one of its sizes."""
+    """Time of an implicit GEMM over that of a plain one of its sizes."""
     gradient_overhead: float = _CONSTANTS.number("gradient_overhead")
-    """Time of a gradient without tensor cores over forward's implicit product."""
+    """Time of a gradient without tensor cores over forward's implicit GEMM."""
     aligned: float = _CONSTANTS.number("aligned")
     """Time of Winograd's algorithm where both numbers of channels fill its tiles, over
     that of the fitted rows, few of which do."""
     sigma_shared: float = _CONSTANTS.number("sigma_shared")
     sigma_independent: float = _CONSTANTS.number("sigma_independent")
-    sigma_product: float = _CONSTANTS.number("sigma_product")
-    """Uncertainty of one kernel priced as a product: other windows are in no rows."""
+    sigma_gemm: float = _CONSTANTS.number("sigma_gemm")
+    """Uncertainty of one kernel priced as a GEMM: other windows are in no rows."""
     sigma_backward: float = _CONSTANTS.number("sigma_backward")
-    """Shared, of gradients: they are priced as the forward product, not measured."""
+    """Shared, of gradients: they are priced as the forward GEMM, not measured."""
     fitted_on: frozenset[str] = frozenset({"6.0", "6.1", "7.0", "7.5"})
     """Compute capabilities of the GPUs of these rows."""
 
@@ -113,19 +113,19 @@ class ConvModel:
         seconds = self._call_seconds(kernels, target, fastest=False)
         simt = np.asarray(_without_tensor_cores(kernels.signatures), dtype=np.bool_)
         tiled = _is_tiled(kernels.signatures, _windows(kernels))
-        own = np.where(tiled, self.sigma_independent, self.sigma_product)
+        own = np.where(tiled, self.sigma_independent, self.sigma_gemm)
         whole = simt
         if target.device.compute_capability in PERFC_ROWS:
             seconds = call_seconds(seconds, kernels.signatures, simt, target, ARRAYS)
             whole, own = np.ones_like(simt), np.full(len(kernels), SIGMA)
-        # Of kernels on tensor cores other rows are plain products, without layouts.
+        # Of kernels on tensor cores other rows are plain GEMMs, without layouts.
         left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         backward = kernels.text("phase") != "forward"
         return Estimate(
             left_s,
             np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
-            np.where(backward, self.sigma_product, own),
+            np.where(backward, self.sigma_gemm, own),
             [self.name] * len(kernels),
             [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
         )
@@ -146,8 +146,8 @@ class ConvModel:
             seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
         if len(rows := np.flatnonzero(~tiled)):
             part, sides = kernels.take(rows), windows[rows]
-            products = _as_products(part, sides, target)
-            plain_s = math_seconds(products, simt[rows], target, fastest=fastest)
+            gemms = _as_gemms(part, sides, target)
+            plain_s = math_seconds(gemms, simt[rows], target, fastest=fastest)
             seconds[rows] = self._as_convolution(
                 plain_s, part.signatures, target, ARRAYS
             )
@@ -167,7 +167,7 @@ class ConvModel:
         if tiled:
             seconds = self._tiled_seconds(one, window, target, FLOATS)
         else:
-            size = _as_product(one, window, target, FLOATS)
+            size = _as_gemm(one, window, target, FLOATS)
             if simt:
                 plain_s = simt_second(size, target, grouped=True)
             else:
@@ -182,8 +182,8 @@ class ConvModel:
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
         if one.text("phase") != "forward":
             shared = max(shared, self.sigma_backward)
-            return Priced(seconds, shared, self.sigma_product, Provenance.ANALYTIC)
-        own = self.sigma_independent if tiled else self.sigma_product
+            return Priced(seconds, shared, self.sigma_gemm, Provenance.ANALYTIC)
+        own = self.sigma_independent if tiled else self.sigma_gemm
         own = SIGMA if whole else own
         return Priced(seconds, shared, own, provenance)
 
@@ -194,7 +194,7 @@ class ConvModel:
         target: Target,
         maths: Maths[Number],
     ) -> Number:
-        """Return the seconds of a convolution whose plain product takes *seconds*."""
+        """Return the seconds of a convolution whose plain GEMM takes *seconds*."""
         start_s = target.device.kernel_floor_s
         simt = _without_tensor_cores(kernels)
         slower = maths.where(simt, self._gradient_factors(kernels, maths), 1.0)
@@ -271,7 +271,7 @@ def _sizes_of(
     return Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
 
 
-def _as_product(
+def _as_gemm(
     kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
 ) -> Size[Number]:
     groups = maths.most(kernels.param("groups"), 1.0)
@@ -285,10 +285,10 @@ def _as_product(
     return Size(groups, pixels, columns, depth, kernels.bytes, peak)
 
 
-def _as_products(kernels: KernelTable, windows: Floats, target: Target) -> Products:
-    *sizes, moved, peak = _as_product(kernels.signatures, windows, target, ARRAYS)
+def _as_gemms(kernels: KernelTable, windows: Floats, target: Target) -> Gemms:
+    *sizes, moved, peak = _as_gemm(kernels.signatures, windows, target, ARRAYS)
     nowhere = np.zeros(len(kernels), dtype=np.bool_)
-    return Products(
+    return Gemms(
         np.stack(sizes),
         moved,
         peak,

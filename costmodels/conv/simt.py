@@ -1,4 +1,4 @@
-"""Convolutions without tensor cores: an implicit product, or one of Winograd's.
+"""Convolutions without tensor cores: an implicit GEMM, or one of Winograd's.
 
 Three algorithms of cuDNN, each in tiles and waves over the SMs; the fastest is taken,
 unless the launch names one:
@@ -6,7 +6,7 @@ unless the launch names one:
     implicit   tiles of 128 pixels x 32, 64 or 128 channels, through the window's depth
     fused      Winograd's F(2x2, 3x3): blocks of 32 tiles of 2x2 pixels x 32 channels,
                16 multiplications each for 36; the filters transformed before
-    winograd   F(4x4, 3x3): 36 multiplications for 144, as 36 products of 64 x 64 tiles
+    winograd   F(4x4, 3x3): 36 multiplications for 144, as 36 GEMMs of 64 x 64 tiles
                between kernels that transform images, filters and results
 
 (Lavin and Gray, arXiv 1509.09308; the shapes of blocks are in the names of the kernels
@@ -49,9 +49,9 @@ _ONE_BLOCK = ((1, 4, 8),)
 _FUSED_TILES, _FUSED_CHANNELS = 32, 32
 _PIXEL_TILE = 128
 _CHANNEL_TILES = (32, 64, 128)
-_PRODUCT_TILE = 64
+_GEMM_TILE = 64
 _PER_SM = 2
-"""Tiles of the products of F(4x4, 3x3) that an SM works on at a time."""
+"""Tiles of the GEMMs of F(4x4, 3x3) that an SM works on at a time."""
 
 FREE_CLOCK_WATTS_PER_TFLOPS = constants("conv").table("free_clock_watts_per_tflops")
 FREE_CLOCK_HZ = constants("conv").table("free_clock_hz")
@@ -66,7 +66,7 @@ class ConvParameters:
     """What the sheets do not say; times of work are over those at the peak rates."""
 
     implicit: float
-    """Time of an implicit product's 128 x 128 tile."""
+    """Time of an implicit GEMM's 128 x 128 tile."""
     narrow_tile: float
     """What each halving of its tile adds, over the tile's own share."""
     tile_fill_s: float
@@ -79,7 +79,7 @@ class ConvParameters:
     """Time to transform its filters, over that of their bytes."""
     tensors: float
     """Share of the time to move images and results that arithmetic does not hide."""
-    product: float
+    gemm: float
     """Time of the tiles of F(4x4, 3x3)."""
     filters: float
     """Time to transform its filters, over that of their bytes."""
@@ -147,7 +147,7 @@ def clock_share(target: Target) -> float:
 def implicit_seconds(
     sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
 ) -> Number:
-    """Return the duration as an implicit product, without what moves beside it."""
+    """Return the duration as an implicit GEMM, without what moves beside it."""
     rates, ceil = target.once(_rates_of), maths.ceil
     depth = sizes.c_in * sizes.window
     heights = ceil(sizes.pixels / _PIXEL_TILE)
@@ -163,7 +163,7 @@ def implicit_seconds(
 def fused_seconds(
     sizes: Convolutions[Number], target: Target, p: ConvParameters, maths: Maths[Number]
 ) -> Number:
-    """Return the duration in F(2x2, 3x3), one kernel behind that of the filters."""
+    """Return the duration in F(2x2, 3x3), one kernel after that of the filters."""
     rates, ceil = target.once(_rates_of), maths.ceil
     across = ceil(sizes.side / 2)
     columns = ceil(sizes.c_out / _FUSED_CHANNELS)
@@ -190,9 +190,9 @@ def winograd_seconds(
     rates, ceil, pixels = target.once(_rates_of), maths.ceil, sizes.pixels
     across = ceil(sizes.side / 4)
     tiles = sizes.images * (across * across)
-    rows, columns = ceil(tiles / _PRODUCT_TILE), ceil(sizes.c_out / _PRODUCT_TILE)
+    rows, columns = ceil(tiles / _GEMM_TILE), ceil(sizes.c_out / _GEMM_TILE)
     waves = ceil(36 * rows * columns / _PER_SM * (1 / rates.sms)) * _PER_SM
-    tile_s = sizes.c_in * (2 * _PRODUCT_TILE**2 * p.product / rates.sm_flops)
+    tile_s = sizes.c_in * (2 * _GEMM_TILE**2 * p.gemm / rates.sm_flops)
     moved = p.filters * (9 + 36) * sizes.c_in * sizes.c_out
     moved = moved + p.images * (pixels + 36 * tiles) * sizes.c_in
     moved = moved + p.results * (pixels + 36 * tiles) * sizes.c_out

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.cpu.gemm import gemm_amounts
 from perfc.costmodels.cpu.memory import memory_amounts
 from perfc.costmodels.cpu.movement import (
     joined_amounts,
@@ -19,7 +20,6 @@ from perfc.costmodels.cpu.movement import (
 )
 from perfc.costmodels.cpu.norms import batch_norm_amounts
 from perfc.costmodels.cpu.parallel import cores_at_work
-from perfc.costmodels.cpu.products import product_amounts
 from perfc.costmodels.cpu.reductions import goes_down, reduction_amounts, singly, sums
 from perfc.costmodels.kernels import Floats, KernelTable
 from perfc.costmodels.locality import has_tables, lookups_of
@@ -85,7 +85,7 @@ def amounts_of(
     amounts |= joined_amounts(kernels)
     amounts |= batch_norm_amounts(kernels, cores, lanes)
     amounts |= _step_amounts(kernels, cores)
-    return amounts | product_amounts(kernels, target, share, lanes)
+    return amounts | gemm_amounts(kernels, target, share, lanes)
 
 
 def vector_lanes(target: Target) -> int:
@@ -126,30 +126,30 @@ class _Bags:
         lookups: Rows that are named.
         distinct: Different rows among them.
         held_bytes: Of all tables.
-        found: Which kernels are of embedding bags.
+        are_bags: Which kernels are of embedding bags.
 
     """
 
     lookups: Floats
     distinct: Floats
     held_bytes: Floats
-    found: NDArray[np.bool_]
+    are_bags: NDArray[np.bool_]
 
     @classmethod
     def of(cls, kernels: KernelTable) -> _Bags:
         """Return the embedding lookups of the kernels."""
         lookups, distinct, held_bytes = np.zeros((3, len(kernels)))
-        found = np.array(
+        are_bags = np.array(
             [k.op == "embedding_bag" and has_tables(k) for k in kernels.kernels]
         )
-        rows = np.flatnonzero(found)
+        rows = np.flatnonzero(are_bags)
         if len(rows):
             seen = lookups_of(kernels.take(rows))
             lookups[rows] = seen.per_kernel(seen.count)
             distinct[rows] = seen.per_kernel(seen.distinct())
             tables = seen.per_kernel(seen.rows * seen.row_bytes)
             held_bytes[rows] = tables
-        return cls(lookups, distinct, held_bytes, found)
+        return cls(lookups, distinct, held_bytes, are_bags)
 
 
 def _items(kernels: KernelTable, bags: _Bags) -> Floats:
@@ -163,12 +163,12 @@ def _items(kernels: KernelTable, bags: _Bags) -> Floats:
     each = kernels.param("elements") / np.maximum(kernels.param("tensors"), 1)
     items = np.where(each > 0, each, items)
     by_flops = [kernel.op == "pool" for kernel in kernels.kernels]
-    return np.where(by_flops | bags.found, kernels.flops, items)
+    return np.where(by_flops | bags.are_bags, kernels.flops, items)
 
 
 def _held_bytes(kernels: KernelTable, bags: _Bags) -> Floats:
     """Return the bytes that a kernel needs at hand: of rows looked up twice, one."""
-    held = np.where(bags.found, bags.held_bytes, kernels.bytes)
+    held = np.where(bags.are_bags, bags.held_bytes, kernels.bytes)
     for row, kernel in enumerate(kernels.kernels):
         if kernel.op == "gather" and "indices" in kernel.params:
             held[row] = max(held[row], 4.0 * math.prod(kernel.params.integers("shape")))

@@ -1,10 +1,10 @@
-"""What convolutions on a CPU do besides products: oneDNN takes channels by vectors.
+"""What convolutions on a CPU do besides GEMMs: oneDNN takes channels by vectors.
 
 Channels that fill no whole vectors are padded, and operands are brought into that order
 and back. Where every channel is a group of its own a vector holds as many channels, and
 nothing is multiplied by matrices. Other groups are not padded: a vector holds a block
 of channels of one group, and its other lanes idle. Where no block fits, each group is a
-product of its own, whose left operand is put together for it (`BLOCKS`).
+GEMM of its own, whose left operand is put together for it (`BLOCKS`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Shares(NamedTuple):
         grouped: 1 where every channel is a group.
         grouped_rest: 1 where those channels fill no whole vectors, too.
         idle_lanes: Lanes of a vector without a channel of the group, over those with.
-        group_half: One over a group's columns where it is a product of its own; as of
+        group_half: One over a group's columns where it is a GEMM of its own; as of
             `n_half`, the coefficient is the columns that reach half of the rate.
         padded_in: Padded input channels over those that there are.
         padded_out: The same of output channels.

@@ -3,14 +3,14 @@
     t = start + scalar + fork + lookups * each + rows looked up first * miss
         + (items * each + rows * each + rows with a tail * each) / cores
         + flops / rate * (slowdown + m_half / m + n_half / n + k_half / k)
-        + what products, reductions, norms, joins and optimizers do besides
+        + what GEMMs, reductions, norms, joins and optimizers do besides
         + bytes / rate * passes, of each cache and of the memory
         + new pages * time of a page fault
 
 PyTorch takes all cores from 32768 elements on, and other rules of its ops
-(`parallel.py`); forking takes `fork_us`. A product's rate ramps with its sizes:
+(`parallel.py`); forking takes `fork_us`. A GEMM's rate ramps with its sizes:
 half of it is reached at `m_half` rows, if n and k are large; packing operands and
-filling registers cost that much (`products.py`). Down the columns reductions go
+filling registers cost that much (`gemm.py`). Down the columns reductions go
 their own ways (`reductions.py`), as do norms of images (`norms.py`) and what is
 looked up, joined and turned (`movement.py`). Operands lie in a cache as far as they
 fit there (`memory.py`). Results of 32 MiB and more are mapped for each call, and a
@@ -51,9 +51,9 @@ _STREAM: Terms = _CONSTANTS.table("group_stream")
 _HEAVY: Terms = {**_STREAM, **_CONSTANTS.table("group_heavy")}
 _ROWS: Terms = {**_STREAM, **_CONSTANTS.table("group_rows")}
 _DOWN: Terms = _CONSTANTS.table("group_down")
-_PRODUCT: Terms = _CONSTANTS.table("group_product")
-_SLOW_PRODUCT: Terms = {**_PRODUCT, **_CONSTANTS.table("group_slow_product")}
-_CONVOLUTION: Terms = {**_SLOW_PRODUCT, **_CONSTANTS.table("group_convolution")}
+_GEMM: Terms = _CONSTANTS.table("group_gemm")
+_SLOW_GEMM: Terms = {**_GEMM, **_CONSTANTS.table("group_slow_gemm")}
+_CONVOLUTION: Terms = {**_SLOW_GEMM, **_CONSTANTS.table("group_convolution")}
 _BAG: Terms = {**_STREAM, **_CONSTANTS.table("group_bag")}
 _BAG_GRADIENT: Terms = {**_BAG, **_CONSTANTS.table("group_bag_gradient")}
 _STEP: Terms = {
@@ -63,10 +63,10 @@ _STEP: Terms = {
 
 SHIPPED: Mapping[str, Terms] = MappingProxyType(
     {
-        "gemm": {**_PRODUCT, **_CONSTANTS.table("gemm")},
+        "gemm": {**_GEMM, **_CONSTANTS.table("gemm")},
         "conv2d": _CONVOLUTION,
         "conv3d": _CONVOLUTION,
-        "attention": {**_SLOW_PRODUCT, **_CONSTANTS.table("attention")},
+        "attention": {**_SLOW_GEMM, **_CONSTANTS.table("attention")},
         "pool": {**_STREAM, **_CONSTANTS.table("pool")},
         "softmax": {**_ROWS, **_CONSTANTS.table("softmax")},
         "softmax backward": {**_ROWS, **_CONSTANTS.table("softmax_backward")},

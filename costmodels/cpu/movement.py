@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import attrs
 import numpy as np
 
-from perfc.costmodels.cpu.products import GRAIN
+from perfc.costmodels.cpu.gemm import GRAIN
 from perfc.costmodels.kernels import Floats, KernelTable
 from perfc.costmodels.locality import distinct_rows
 from perfc.ir import Kernel, Record

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from perfc.costmodels.constants import constants
-from perfc.costmodels.cpu.products import GRAIN, by_vectors
+from perfc.costmodels.cpu.gemm import GRAIN, by_vectors
 from perfc.costmodels.cpu.reductions import singly
 from perfc.costmodels.kernels import Floats, KernelTable
 from perfc.ir import Kernel

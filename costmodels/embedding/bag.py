@@ -211,7 +211,7 @@ def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
 
     Args:
         moved: Bytes from memory, and from L2.
-        misses: Look-ups of each table whose rows L2 does not hold.
+        misses: Lookups of each table whose rows L2 does not hold.
         kernels: Of which they are.
         lookups: All of them.
         target: The GPU.

@@ -4,7 +4,7 @@
 memory). Each row that misses L2 crosses the link as it is read (zero copy), and an
 updated one twice. So do the optimizer's states of its elements, which are in no cache.
 
-`tier = "uvm-caching"`: `cache` of the rows are held in device memory. Before a look-up
+`tier = "uvm-caching"`: `cache` of the rows are held in device memory. Before a lookup
 the rows of its batch that are not there are brought in, and those that they push out
 are written back, changed or not (`row_cache_fill`): `batch_fill` of
 `locality/row_cache.py` says how many. Rows that find no place cross the link when they
@@ -151,7 +151,7 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
     """Return how many rows a batch brings into a table's cache, and reads past it.
 
     Args:
-        kernel: The look-up, or the update.
+        kernel: The lookup, or the update.
         table: One of its tables, with a tier.
         target: Where it runs.
 

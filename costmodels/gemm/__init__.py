@@ -12,11 +12,17 @@ if TYPE_CHECKING:
         without_beside,
         without_beside_one,
     )
+    from perfc.costmodels.gemm.formula import (
+        Gemms,
+        simt_second,
+        simt_seconds,
+        tensor_seconds,
+    )
     from perfc.costmodels.gemm.gemm import (
         GEMM,
+        gemms_of,
         math_second,
         math_seconds,
-        products_of,
         sized,
     )
     from perfc.costmodels.gemm.machine import Size
@@ -28,12 +34,6 @@ if TYPE_CHECKING:
         is_wide,
         simt_parameters,
         tensor_parameters,
-    )
-    from perfc.costmodels.gemm.products import (
-        Products,
-        simt_second,
-        simt_seconds,
-        tensor_seconds,
     )
     from perfc.costmodels.gemm.residual import (
         LONGER,
@@ -49,7 +49,7 @@ else:
         __name__,
         {
             "companion_kernels": ("BESIDE", "without_beside", "without_beside_one"),
-            "gemm": ("GEMM", "math_second", "math_seconds", "products_of", "sized"),
+            "gemm": ("GEMM", "math_second", "math_seconds", "gemms_of", "sized"),
             "machine": ("Size",),
             "parameters": (
                 "GemmParameters",
@@ -60,7 +60,7 @@ else:
                 "simt_parameters",
                 "tensor_parameters",
             ),
-            "products": ("Products", "simt_second", "simt_seconds", "tensor_seconds"),
+            "formula": ("Gemms", "simt_second", "simt_seconds", "tensor_seconds"),
             "residual": (
                 "Known",
                 "LONGER",
@@ -83,15 +83,15 @@ __all__ = [
     "TENSOR_KERNELS",
     "TF32",
     "GemmParameters",
+    "Gemms",
     "Known",
-    "Products",
     "Size",
     "features_of",
+    "gemms_of",
     "has_network",
     "is_wide",
     "math_second",
     "math_seconds",
-    "products_of",
     "ranged",
     "simt_parameters",
     "simt_second",

@@ -1,8 +1,8 @@
-"""Kernels beside a product: what a library launches with it in one call.
+"""Kernels beside a GEMM: what a library launches with it in one call.
 
 Measured rows, and so the models, are of whole calls. Where the launch graph has the
 other kernels of a call on their own (params `beside`, how many, and `beside_bytes`,
-what they move), the product is what is left of the call.
+what they move), the GEMM is what is left of the call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfc.costmodels.machine import Target
 from perfc.costmodels.streaming import KINDS, stream_seconds
 
 BESIDE = frozenset({"beside", "beside_bytes"})
-"""Parameters of a product that say what is launched with it."""
+"""Parameters of a GEMM that say what is launched with it."""
 
 
 def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
@@ -35,7 +35,7 @@ def without_beside(seconds: Floats, kernels: KernelTable, target: Target) -> Flo
 
 
 def without_beside_one(seconds: float, one: OneSignature, target: Target) -> float:
-    """Take off what the kernels beside one product take; see `without_beside`."""
+    """Take off what the kernels beside one GEMM take; see `without_beside`."""
     count = one.param("beside")
     if count <= 0:
         return seconds

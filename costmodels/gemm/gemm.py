@@ -1,6 +1,6 @@
-"""Matrix products: the model of `products`, for SIMT and tensor cores.
+"""GEMMs: the model of `formula`, for SIMT and tensor cores.
 
-Where products of a GPU were measured in thousands, `gemm_residual` corrects the model.
+Where GEMMs of a GPU were measured in thousands, `gemm_residual` corrects the model.
 """
 
 from __future__ import annotations
@@ -13,6 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
+from perfc.costmodels.gemm.formula import (
+    Gemms,
+    own_parameters,
+    simt_second,
+    simt_seconds,
+    tensor_second,
+    tensor_seconds,
+)
 from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
 from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
 from perfc.costmodels.gemm.machine import Size
@@ -26,18 +34,10 @@ from perfc.costmodels.gemm.parameters import (
     simt_parameters,
     tensor_parameters,
 )
-from perfc.costmodels.gemm.products import (
-    Products,
-    own_parameters,
-    simt_second,
-    simt_seconds,
-    tensor_second,
-    tensor_seconds,
-)
 from perfc.costmodels.gemm.residual import (
     SIGMA_INDEPENDENT,
     SIGMA_SHARED,
-    known_products,
+    known_gemms,
     type_of,
 )
 from perfc.costmodels.kernels import (
@@ -74,7 +74,7 @@ class GemmModel:
     ops: frozenset[str] = frozenset({"gemm"})
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
-        """Claim products with sizes, in any math mode that the target has."""
+        """Claim GEMMs with sizes, in any math mode that the target has."""
         return np.asarray(
             sized(kernels.signatures, target, ("m", "n", "k")), dtype=np.bool_
         )
@@ -82,11 +82,11 @@ class GemmModel:
     def interval_groups(
         self, kernels: KernelTable, target: Target
     ) -> Iterator[IntervalGroup]:
-        """Yield which products err alike."""
+        """Yield which GEMMs err alike."""
         return gemm_groups(kernels, target)
 
     def interval_group_of_one(self, one: OneSignature, target: Target) -> OneGroup:
-        """Return the group of one product."""
+        """Return the group of one GEMM."""
         return gemm_group(one, target)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
@@ -95,12 +95,12 @@ class GemmModel:
 
     def _known(self, kernels: KernelTable, target: Target) -> Estimate:
         simt = uses_simt(kernels)
-        products = products_of(kernels, target)
-        seconds = math_seconds(products, simt, target)
-        known = _correct(seconds, products, kernels, target)
+        gemms = gemms_of(kernels, target)
+        seconds = math_seconds(gemms, simt, target)
+        known = _correct(seconds, gemms, kernels, target)
         trusts = target.once(_trusts)
-        batched = products.sizes[0] > 1
-        # Of `_Trusts`: the first that holds; single products else.
+        batched = gemms.sizes[0] > 1
+        # Of `_Trusts`: the first that holds; single GEMMs else.
         at: Indices = np.select([known, ~simt, batched], [0, 1, 2], 3)
         numbers: list[int] = at.tolist()
         return Estimate(
@@ -148,12 +148,12 @@ class GemmModel:
 
 
 def _fastest(kernels: KernelTable, target: Target) -> Floats:
-    products, simt = products_of(kernels, target), uses_simt(kernels)
-    return math_seconds(products, simt, target, fastest=True)
+    gemms, simt = gemms_of(kernels, target), uses_simt(kernels)
+    return math_seconds(gemms, simt, target, fastest=True)
 
 
 def _correct(
-    seconds: Floats, products: Products, kernels: KernelTable, target: Target
+    seconds: Floats, gemms: Gemms, kernels: KernelTable, target: Target
 ) -> Flags:
     """Correct *seconds* in place by what is known of the GPU that was measured.
 
@@ -161,13 +161,13 @@ def _correct(
     chip, the model says how it differs.
     """
     measured = np.zeros(len(seconds), dtype=np.bool_)
-    told, (kinds, at) = target.once(known_products), kernels.kinds
+    told, (kinds, at) = target.once(known_gemms), kernels.kinds
     for number, (_, dtype, mode) in enumerate(kinds):
         known = told(type_of(dtype, mode))
         rows = np.flatnonzero(at == number)
         if known is None or not len(rows) or mode not in known.gpu.device.flops_per_s:
             continue
-        part = products if len(kinds) == 1 else products.part(rows)
+        part = gemms if len(kinds) == 1 else gemms.part(rows)
         modelled_s = seconds[rows]
         if known.gpu is not target:
             peak_flops_per_s = known.gpu.device.flops_per_s[mode]
@@ -186,8 +186,8 @@ def _corrected_one(
     *,
     transposed: bool,
 ) -> tuple[float, bool]:
-    """Return the corrected seconds of one product, and whether such were measured."""
-    known = target.once(known_products)(type_of(one.kernel.dtype, one.math))
+    """Return the corrected seconds of one GEMM, and whether such were measured."""
+    known = target.once(known_gemms)(type_of(one.kernel.dtype, one.math))
     if known is None or one.math not in known.gpu.device.flops_per_s:
         return seconds, False
     modelled_s = seconds
@@ -208,7 +208,7 @@ def _corrected_one(
 
 
 def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
-    """Return the product that a kernel computes; None: not claimed, or no numbers."""
+    """Return the GEMM that a kernel computes; None: not claimed, or no numbers."""
     peak = target.device.flops_per_s.get(one.math, 0.0)
     param = one.param
     b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
@@ -226,10 +226,10 @@ class _Trust(NamedTuple):
 
 
 class _Trusts(NamedTuple):
-    """Provenance and uncertainty of each kind of product on a GPU."""
+    """Provenance and uncertainty of each kind of GEMM on a GPU."""
 
     corrected: _Trust
-    """Trust where products of that GPU, type and size were measured in thousands."""
+    """Trust where GEMMs of that GPU, type and size were measured in thousands."""
     tensor: _Trust
     batched: _Trust
     """Trust in batches without tensor cores, as are single ones."""
@@ -261,10 +261,10 @@ def sized(
     return found
 
 
-def products_of(kernels: KernelTable, target: Target) -> Products:
-    """Return the sizes of the products that the kernels compute."""
+def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
+    """Return the sizes of the GEMMs that the kernels compute."""
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
-    return Products(
+    return Gemms(
         np.stack(sizes),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
@@ -282,21 +282,21 @@ def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
 
 
 def math_seconds(
-    products: Products,
+    gemms: Gemms,
     simt: NDArray[np.bool_],
     target: Target,
     *,
     fastest: bool = False,
 ) -> Floats:
-    """Return the duration of each product, with the parameters of its math mode."""
+    """Return the duration of each GEMM, with the parameters of its math mode."""
     vector = simt_parameters(wide=is_wide(target))
     if simt.all():
-        return simt_seconds(products, target, vector, fastest=fastest)
-    seconds = np.empty(len(products))
-    numbers = np.where(simt, -1, products.own)
+        return simt_seconds(gemms, target, vector, fastest=fastest)
+    seconds = np.empty(len(gemms))
+    numbers = np.where(simt, -1, gemms.own)
     for number in np.unique(numbers).tolist():
         rows = numbers == number
-        part = products if rows.all() else products.part(rows)
+        part = gemms if rows.all() else gemms.part(rows)
         if number < 0:
             seconds[rows] = simt_seconds(part, target, vector, fastest=fastest)
         else:
@@ -315,7 +315,7 @@ def math_second(  # noqa: PLR0913 - all say which kernel it is
     across: bool = False,
     own: int = 0,
 ) -> float:
-    """Return the duration of one product; as `math_seconds`."""
+    """Return the duration of one GEMM; as `math_seconds`."""
     if math in SIMT_MODES:
         return simt_second(
             size, target, transposed=transposed, biased=biased, across=across

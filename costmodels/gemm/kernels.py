@@ -1,8 +1,8 @@
 """Seconds of each kernel of a menu for a GEMM, and which kernel is the fastest.
 
-The formulas of `products`: what is of machine and kernel is worked out once, what is of
-the product once for all kernels. The best of a menu is found in arrays for many
-products, and for one by trying kernel after kernel, which takes a third of the time.
+The formulas of `formula`: what is of machine and kernel is worked out once, what is of
+the GEMM once for all kernels. The best of a menu is found in arrays for many
+GEMMs, and for one by trying kernel after kernel, which takes a third of the time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAST_DEPTH = 64
 _PARTIAL_BYTES = 8
 """A part of a split sum is written and read in fp32."""
 _SHORT_S = 1e-4
-"""Products shorter than this run at the boost clock."""
+"""GEMMs shorter than this run at the boost clock."""
 
 
 _Work: TypeAlias = tuple[Number, ...]
@@ -45,7 +45,7 @@ _EVEN_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
-    """Return the seconds of each product by the kernel, and split, that take least.
+    """Return the seconds of each GEMM by the kernel, and split, that take least.
 
     `best_of_many` is as libraries choose, on the whole: by the longest of what
     overlaps, at the boost clock, and a split fills all SMs. Here a better machine is
@@ -77,7 +77,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
 
 
 def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
-    """Return the seconds of each product by its fastest kernel."""
+    """Return the seconds of each GEMM by its fastest kernel."""
     work, choices = _work(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None)
@@ -101,7 +101,7 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
 
 
 def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
-    """Return the seconds of one product by its fastest kernel, without arrays."""
+    """Return the seconds of one GEMM by its fastest kernel, without arrays."""
     work = _work(size, machine)
     _, _, moved_s, _, partial_s = work
     chosen = _fastest(size, work, machine, math.inf, cut=False)

@@ -1,6 +1,6 @@
-"""How the matrices of a product lie in memory, and which kernels that leaves.
+"""How the matrices of a GEMM lie in memory, and which kernels that leaves.
 
-Of a product with a vector, sums along the matrix's lines are one kernel, which reads
+Of a GEMM with a vector, sums along the matrix's lines are one kernel, which reads
 it once. Sums across them are of parts, one for each group of blocks that reads some of
 the lines, and a second kernel adds the parts up (`gemvNSP` and a reduction in traces of
 DLRM on a V100, owensgroup/ml_perf_model, BSD-3: the gradient of the weights of a layer
@@ -27,7 +27,7 @@ _LINE_BYTES = 16
 
 
 def across(kernels: KernelTable) -> Flags:
-    """Whether each product sums a matrix across its lines, times a vector."""
+    """Whether each GEMM sums a matrix across its lines, times a vector."""
     words = kernels.text("layout")
     left, right = (words == "tn") | (words == "tt"), (words == "tn") | (words == "nn")
     summed = left & (kernels.param("n") == 1) | right & (kernels.param("m") == 1)
@@ -37,7 +37,7 @@ def across(kernels: KernelTable) -> Flags:
 
 
 def is_across(kernel: Kernel) -> bool:
-    """Whether one product does."""
+    """Whether one GEMM does."""
     params, layout = kernel.params, str(kernel.params.get("layout", ""))
     if params.get("bias") or params.get("b", 1) != 1:
         return False
@@ -48,7 +48,7 @@ def is_across(kernel: Kernel) -> bool:
 def tensor_kernels(
     kernels: Signatures[Number], target: Target, maths: Maths[Number]
 ) -> Number:
-    """Return the number of the kernels that compute products, of `TENSOR_KERNELS`."""
+    """Return the number of the kernels that compute GEMMs, of `TENSOR_KERNELS`."""
     architecture = target.device.architecture
     m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
     matrices, found = (m > 1) & (n > 1), 0.0 * m

@@ -1,4 +1,4 @@
-"""A GPU as a product sees it: its sheet and fitted parameters, and its kernels."""
+"""A GPU as a GEMM sees it: its sheet and fitted parameters, and its kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SMALL_L2_BYTES = _CONSTANTS.number("small_l2_bytes")
 
 _WIDEST_LOADS = (128 + 256) / (128 * 256)
 _DECADES = _CONSTANTS.number("clock_decades")
-"""After so many from where it is short, a product's clock is what the board sustains.
+"""After so many from where it is short, a GEMM's clock is what the board sustains.
 """
 
 _STEEPNESS = _CONSTANTS.number("steepness")
@@ -32,7 +32,7 @@ _STEEPNESS = _CONSTANTS.number("steepness")
 
 
 class Size(NamedTuple, Generic[Number]):
-    """A product C[b,m,n] = A[b,m,k] B[b,k,n]; or many, arrays of shape (rows,)."""
+    """A GEMM C[b,m,n] = A[b,m,k] B[b,k,n]; or many, arrays of shape (rows,)."""
 
     batch: Number
     m: Number
@@ -87,8 +87,8 @@ class Machine:
         target: The GPU.
         parameters: Of the math mode.
         menu: Kernels to choose from.
-        boost: Rate of a short product over that of the sheet, whose clock is lower.
-        short: Share of it that a short product reaches on this board.
+        boost: Rate of a short GEMM over that of the sheet, whose clock is lower.
+        short: Share of it that a short GEMM reaches on this board.
         late: The same of a long one, over `short`.
         fastest: Whether the kernel is taken that takes least (`fastest_of_many`).
         most_parts: Into how many parts a sum is cut at most.
@@ -111,17 +111,17 @@ class Machine:
 
     @functools.cached_property
     def memory_rate(self) -> float:
-        """What products reach of the memory's rate, in bytes per second."""
+        """What GEMMs reach of the memory's rate, in bytes per second."""
         return self.target.device.memory.bytes_per_s * self.parameters.memory_efficiency
 
     @functools.cached_property
     def l2_rate(self) -> float:
-        """Rate of L2 that products reach, in bytes per second."""
+        """Rate of L2 that GEMMs reach, in bytes per second."""
         return self.target.device.l2.bytes_per_s * self.parameters.l2_efficiency
 
     @functools.cached_property
     def cooling(self) -> float:
-        """The power of its duration with which a long product slows down."""
+        """The power of its duration with which a long GEMM slows down."""
         return math.log10(self.late) / _DECADES
 
     @functools.cached_property

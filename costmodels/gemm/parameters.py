@@ -1,4 +1,4 @@
-"""Parameters of matrix products: what the sheets of targets do not say."""
+"""Parameters of GEMMs: what the sheets of targets do not say."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SIMT_FITTED_ON = frozenset({"7.0", "7.5", "8.0", "9.0"})
 """Compute capabilities of the GPUs that the SIMT parameters are fitted on."""
 
 BATCHED_FITTED_ON = SIMT_FITTED_ON | {"6.0", "6.1"}
-"""Compute capabilities that the parameters of batched products are fitted on.
+"""Compute capabilities that the parameters of batched GEMMs are fitted on.
 
-Pascal's other products run Maxwell's kernels, and are left out
-(`benchmarks/training/product_fit.py`).
+Pascal's other GEMMs run Maxwell's kernels, and are left out
+(`benchmarks/training/shipped_gemms.py`).
 """
 
 TENSOR_FITTED_ON = frozenset({"8.0", "8.9", "9.0"})
@@ -41,7 +41,7 @@ _WIDE_LANES = 128
 none beside them, as they have where there are 64. Pascal's were fitted with those."""
 
 MOST_PARTS = 32
-"""Most parts that the sum of a product is cut into."""
+"""Most parts that the sum of a GEMM is cut into."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +49,7 @@ class GemmParameters:
     """What the sheets do not say; times that a kernel needs for itself in cycles."""
 
     tile_efficiency: float
-    """Share of the peak that an endless product reaches with 128 x 256 tiles."""
+    """Share of the peak that an endless GEMM reaches with 128 x 256 tiles."""
     tile_half: float
     """Tile intensity, m n / (m + n), at which half as much is reached as without
     loads."""
@@ -62,7 +62,7 @@ class GemmParameters:
     memory_efficiency: float
     """Share of the sheet's memory rate."""
     rereads: float
-    """How often small L2s lose the rows of a batched product's first operand."""
+    """How often small L2s lose the rows of a batched GEMM's first operand."""
     l2_efficiency: float
     """Share of the sheet's L2 rate."""
     streams_per_sm: float
@@ -78,7 +78,7 @@ class GemmParameters:
     power_exponent: float
     """How the rate falls where the board's power does not suffice; 0: not."""
     short_power: float
-    """Share of that exponent for short products."""
+    """Share of that exponent for short GEMMs."""
     biased_parts: float = MOST_PARTS
     """`MOST_PARTS` of a kernel that adds a bias, too."""
     sigma_shared: float
@@ -99,7 +99,7 @@ def simt_parameters(*, wide: bool = False) -> GemmParameters:
 
 
 def is_wide(target: Target) -> bool:
-    """Whether products without tensor cores have the parameters of wide SMs.
+    """Whether GEMMs without tensor cores have the parameters of wide SMs.
 
     A GPU that is imagined with other lanes keeps the kernels of the known one: more
     lanes must not make it slower.

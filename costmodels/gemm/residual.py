@@ -1,6 +1,6 @@
-"""What measured products of one GPU say beyond the model of `products`.
+"""What measured GEMMs of one GPU say beyond the model of `formula`.
 
-A library's choice of kernel for each size is no formula. Where thousands of products of
+A library's choice of kernel for each size is no formula. Where thousands of GEMMs of
 a GPU were measured, a small network says by which factor they differ from the model:
 two layers of tanh over the sizes, what the model says of them, and how well they fill
 tiles and waves. It is used for that GPU and others of its chip (as many SMs of the same
@@ -8,7 +8,7 @@ compute capability), that type, and sizes up to some times those measured: on ot
 chips such corrections made things worse.
 
 Weights are in `fitted/gemm_residual.npz`, written by `benchmarks/fit.py --what
-products` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
+gemms` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
 others: the libraries that its tables name) and from NeuSight's (MIT; fp32; event pairs
 whose kernel the host's call does not hide; torch 2.1), 2026-11. All rows of them: how
 far off it is on sizes that it has not seen, networks say that lack those
@@ -33,8 +33,8 @@ from perfc.costmodels.fitted_files import (
     fitted,
     network_of,
 )
+from perfc.costmodels.gemm.formula import Gemms
 from perfc.costmodels.gemm.machine import Size, mean_width
-from perfc.costmodels.gemm.products import Products
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -56,7 +56,7 @@ _CONSTANTS = constants("gemm")
 
 SIGMA_SHARED = _CONSTANTS.number("sigma_corrected_shared")
 SIGMA_INDEPENDENT = _CONSTANTS.number("sigma_corrected_independent")
-"""Uncertainty of products that are corrected."""
+"""Uncertainty of GEMMs that are corrected."""
 
 SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
 """Types that were not measured, and the type that takes the same kernels."""
@@ -70,7 +70,7 @@ LONGER = _CONSTANTS.number("reach_of_time")
 """How much longer than measured the model's time may be."""
 
 BEYOND = _CONSTANTS.number("beyond")
-"""How much farther off products of sizes beyond the measured ones are than those."""
+"""How much farther off GEMMs of sizes beyond the measured ones are than those."""
 
 _SIZES = ("b", "m", "n", "k")
 
@@ -80,7 +80,7 @@ _AT_ONCE = 1024
 
 @attrs.frozen(eq=False)
 class Known:
-    """What rows of a GPU say of products of one type.
+    """What rows of a GPU say of GEMMs of one type.
 
     Attributes:
         gpu: The GPU that was measured, as the model prices it.
@@ -108,22 +108,22 @@ class Known:
         return self.network.least[:, 0].tolist(), self.furthest[:, 0].tolist()
 
     def correct(
-        self, seconds: Floats, products: Products, rows: Indices, modelled_s: Floats
+        self, seconds: Floats, gemms: Gemms, rows: Indices, modelled_s: Floats
     ) -> Indices:
         """Correct some of *seconds* in place; return which are of measured sizes.
 
         Args:
-            seconds: Of all products, shape (all,).
-            products: Some of them, as the measured GPU computes them.
+            seconds: Of all GEMMs, shape (all,).
+            gemms: Some of them, as the measured GPU computes them.
             rows: Which of all, shape (some,).
             modelled_s: What the model says that the measured GPU takes for them.
 
         """
         told_s = modelled_s - self.launch_s
-        sizes = ranged(told_s, products)
-        least = (sizes >= self.network.least).all(axis=0) & (products.own == 0)
+        sizes = ranged(told_s, gemms)
+        least = (sizes >= self.network.least).all(axis=0) & (gemms.own == 0)
         near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
-        part = products.part(near)
+        part = gemms.part(near)
         found = factors(self.network, told_s[near], part, self.gpu)
         seconds[rows[near]] *= self._of_whole(found, told_s[near])
         inside = (sizes[:, near] <= self.network.most).all(axis=0)
@@ -146,7 +146,7 @@ class Known:
     def factor(
         self, modelled_s: float, size: Size[float], *, transposed: bool
     ) -> tuple[float, bool]:
-        """Return the factor on a product's time, and whether its size was measured."""
+        """Return the factor on a GEMM's time, and whether its size was measured."""
         turned, told_s = float(transposed), modelled_s - self.launch_s
         sizes = _ranged(told_s, size, turned, FLOATS)
         low, high = self._ends
@@ -162,7 +162,7 @@ class Known:
         return (told_s * factor + self.launch_s) / (told_s + self.launch_s)
 
 
-def known_products(target: Target) -> Callable[[str], Known | None]:
+def known_gemms(target: Target) -> Callable[[str], Known | None]:
     """Return a function that finds what is known of a type: of this GPU, or its chip.
 
     Asked for with `Target.once`.
@@ -187,11 +187,11 @@ def known_products(target: Target) -> Callable[[str], Known | None]:
 
 
 def beyond_rows(kernels: KernelTable, target: Target) -> Flags:
-    """Return which products are larger than those that were measured on this GPU."""
+    """Return which GEMMs are larger than those that were measured on this GPU."""
     found = np.zeros(len(kernels), dtype=np.bool_)
     kinds, at = kernels.kinds
     for number, (op, dtype, mode) in enumerate(kinds):
-        known = _own_products(target, dtype, mode) if op == "gemm" else None
+        known = _own_gemms(target, dtype, mode) if op == "gemm" else None
         if known is not None:
             sizes = [kernels.param(name, 1.0) for name in _SIZES]
             found |= known.is_beyond(sizes, ARRAYS) & (at == number)
@@ -199,37 +199,37 @@ def beyond_rows(kernels: KernelTable, target: Target) -> Flags:
 
 
 def is_beyond(one: OneSignature, target: Target) -> bool:
-    """Whether one product is."""
-    known = _own_products(target, one.kernel.dtype, one.math)
+    """Whether one GEMM is."""
+    known = _own_gemms(target, one.kernel.dtype, one.math)
     if known is None:
         return False
     sizes = [one.param(name, 1.0) for name in _SIZES]
     return bool(known.is_beyond(sizes, FLOATS))
 
 
-def _own_products(target: Target, dtype: str, mode: str) -> Known | None:
-    known = target.once(known_products)(type_of(dtype, mode))
+def _own_gemms(target: Target, dtype: str, mode: str) -> Known | None:
+    known = target.once(known_gemms)(type_of(dtype, mode))
     return known if known is not None and known.own else None
 
 
 def type_of(dtype: str, mode: str) -> str:
-    """Return the type that products are known by: how they are stored, but for TF32."""
+    """Return the type that GEMMs are known by: how they are stored, but for TF32."""
     return mode if mode == "tf32" else dtype
 
 
 def has_network(target: Target, dtype: str) -> bool:
-    """Whether products of a type were measured in thousands, on it or its chip."""
-    return target.once(known_products)(SAME_KERNELS.get(dtype, dtype)) is not None
+    """Whether GEMMs of a type were measured in thousands, on it or its chip."""
+    return target.once(known_gemms)(SAME_KERNELS.get(dtype, dtype)) is not None
 
 
-def ranged(seconds: Floats, products: Products) -> Floats:
+def ranged(seconds: Floats, gemms: Gemms) -> Floats:
     """Return the numbers that bound the measured range, shape (7, rows).
 
     Sizes, the longest side of what is batched, the model's *seconds*, and the batch
     where an operand is transposed.
     """
-    turned = products.transposed.astype(np.float64)
-    return np.array(_ranged(seconds, products.size, turned, ARRAYS))
+    turned = gemms.transposed.astype(np.float64)
+    return np.array(_ranged(seconds, gemms.size, turned, ARRAYS))
 
 
 def _ranged(
@@ -240,12 +240,10 @@ def _ranged(
     return batch, m, n, k, side, seconds, batch * transposed
 
 
-def factors(
-    network: Network, seconds: Floats, products: Products, target: Target
-) -> Floats:
+def factors(network: Network, seconds: Floats, gemms: Gemms, target: Target) -> Floats:
     """Return by what to multiply the model's *seconds*, whatever the sizes."""
     parts = [
-        network(features_of(seconds[part], products.part(part), target))
+        network(features_of(seconds[part], gemms.part(part), target))
         for at in range(0, len(seconds), _AT_ONCE)
         for part in (slice(at, at + _AT_ONCE),)
     ]
@@ -253,10 +251,10 @@ def factors(
     return found
 
 
-def features_of(seconds: Floats, products: Products, target: Target) -> Weights:
-    """Return the network's features of each product, shape (features, rows)."""
-    turned = products.transposed.astype(np.float64)
-    found = _features(seconds, products.size, turned, target, ARRAYS)
+def features_of(seconds: Floats, gemms: Gemms, target: Target) -> Weights:
+    """Return the network's features of each GEMM, shape (features, rows)."""
+    turned = gemms.transposed.astype(np.float64)
+    found = _features(seconds, gemms.size, turned, target, ARRAYS)
     return np.array(found, dtype=np.float32)
 
 
@@ -302,7 +300,7 @@ def _cold(share: Number) -> Number:
 
 
 def _tiling(m: Number, n: Number, each: Number, maths: Maths[Number]) -> list[Number]:
-    """Return how well a product fills tiles and waves of them.
+    """Return how well a GEMM fills tiles and waves of them.
 
     How empty the last wave is for each of eight tiles, then how full all waves are, and
     how much of the tiles of 128 and 192 rows is padding. *each* is the batch over the

@@ -1,4 +1,4 @@
-"""The kernels that a library has for matrix products: their tiles, by architecture."""
+"""The kernels that a library has for GEMMs: their tiles, by architecture."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ BATCHED_TILES: Mapping[str, Tiles] = MappingProxyType(
         "Ada Lovelace": ((128, 128),),
     }
 )
-"""Tiles that cuBLAS 12 takes for batched products without tensor cores; any elsewhere.
+"""Tiles that cuBLAS 12 takes for batched GEMMs without tensor cores; any elsewhere.
 
 From the names of the kernels in NeuSight's measurements; Ada's from the same library.
 """
@@ -89,7 +89,7 @@ TRANSPOSED_TILES: Mapping[str, Tiles] = MappingProxyType(
         "Ada Lovelace": ((32, 32), (32, 64), (128, 32), (32, 128), (64, 128)),
     }
 )
-"""Tiles of single products with one operand transposed, as a linear layer's."""
+"""Tiles of single GEMMs with one operand transposed, as a linear layer's."""
 
 ASYNCHRONOUS = frozenset({"9.0", "10.0", "10.3"})
 """Compute capabilities whose kernels for tensor cores copy and compute on their own.

@@ -7,7 +7,7 @@ from perfc.costmodels.kernels.protocol import Signatures
 
 
 def executed_share(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
-    """Return the least share of the products that a causal mask leaves to compute.
+    """Return the least share of the matmuls that a causal mask leaves to compute.
 
     Queries see the keys up to their own position; the first query is aligned
     with the first key.

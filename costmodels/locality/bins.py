@@ -27,7 +27,7 @@ class RankBins:
     """Groups of rows, the most popular first.
 
     Attributes:
-        probability: That a look-up is of one certain row of the group; float64.
+        probability: That a lookup is of one certain row of the group; float64.
         rows: Of the group; float64, of the same shape `(groups,)`.
 
     """
@@ -50,7 +50,7 @@ class RankBins:
         return float(self.rows.sum())
 
     def share_of_first(self, rows: float) -> float:
-        """Return which share of look-ups the *rows* most popular rows have."""
+        """Return which share of lookups the *rows* most popular rows have."""
         if rows <= 0:
             return 0.0
         ends = np.cumsum(self.rows)

@@ -1,6 +1,6 @@
 """What kernels look up in embedding tables: rows, how many, how popular.
 
-Of E equally popular rows N look-ups touch E (1 - (1 - 1/E)^N), and of those that a
+Of E equally popular rows N lookups touch E (1 - (1 - 1/E)^N), and of those that a
 cache of C rows sees again it keeps a share of C / E; rows of another popularity are
 counted by `unique_rows.py` and `row_cache.py`.
 """
@@ -115,7 +115,7 @@ class Lookups(Generic[Each, Number]):
         return self._where_skewed(found, touched, self.rows)
 
     def misses(self, held: Each) -> Each:
-        """Return how many look-ups miss a cache that *held* rows of each table fit."""
+        """Return how many lookups miss a cache that *held* rows of each table fit."""
         distinct = touched_rows(self.rows, self.count, self.maths)
         hit = self.maths.least(held / self.rows, 1.0)
         found = distinct + (self.count - distinct) * (1 - hit)

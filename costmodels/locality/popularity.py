@@ -1,4 +1,4 @@
-"""How look-ups spread over the rows of a table: popularity, in one line of text.
+"""How lookups spread over the rows of a table: popularity, in one line of text.
 
     uniform                     every row alike
     zipf(S)                     p of the i-th row ~ i ** -S
@@ -12,7 +12,7 @@
     distinct(P)                 as P, but no row twice in a bag
 
 `parse_popularity` reads such text and `str` writes it, each the other's inverse. It is
-what the attribute `popularity` of tables and look-ups holds.
+what the attribute `popularity` of tables and lookups holds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _number(value: float) -> str:
 
 @attrs.frozen
 class Popularity(abc.ABC):
-    """How look-ups spread over rows, whatever the table's size."""
+    """How lookups spread over rows, whatever the table's size."""
 
     distinct: ClassVar[bool] = False
     """Whether a bag holds no row twice."""
@@ -170,11 +170,11 @@ def _sorted(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, float], 
 
 @attrs.frozen
 class Histogram(Popularity):
-    """How many rows were hit how often, in so many look-ups as they add up to.
+    """How many rows were hit how often, in so many lookups as they add up to.
 
     A table of fewer rows than were hit has its share of them: a histogram may be of
     many tables. Rows that were never hit share what Good and Turing leave them: the
-    share of look-ups whose row was hit once.
+    share of lookups whose row was hit once.
 
     Attributes:
         counts: Pairs of hits (the mean of a group) and rows, the fewest hits first.

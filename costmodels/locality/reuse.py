@@ -1,6 +1,6 @@
 """How often rows are hit: histograms of reuse, as they are published.
 
-A row of probability p is hit by N look-ups as often as a Poisson variable of mean N p.
+A row of probability p is hit by N lookups as often as a Poisson variable of mean N p.
 Bins are those of Lin et al. (TPDS 2024) and of facebookresearch/dlrm_datasets (MIT):
 hits of 1, 2, 3 to 4, 5 to 8, ..., 16385 to 32768, and more.
 """
@@ -52,7 +52,7 @@ class ReuseHistogram:
 
     @property
     def factor(self) -> float:
-        """Look-ups of a row that is touched, on average."""
+        """Lookups of a row that is touched, on average."""
         touched = self.touched
         return math.fsum(self.lookups) / touched if touched > 0 else 0.0
 
@@ -65,7 +65,7 @@ class ReuseHistogram:
 def reuse_histogram(
     popularity: Popularity, rows: int, lookups: float
 ) -> ReuseHistogram:
-    """Return how often the rows of a table are hit by so many look-ups."""
+    """Return how often the rows of a table are hit by so many lookups."""
     if isinstance(popularity, Histogram) and popularity.lookups == lookups:
         return _counted(popularity.within(rows))
     bins = rank_bins(popularity, rows)
@@ -90,9 +90,9 @@ def rows_by_hits(
 
 
 def share_noise(popularity: Popularity, rows: int, lookups: float) -> float:
-    """Return how far shares of look-ups are from those that are expected, by chance.
+    """Return how far shares of lookups are from those that are expected, by chance.
 
-    Of the cumulative shares of look-ups in the 17 bins, drawn from a popularity: the
+    Of the cumulative shares of lookups in the 17 bins, drawn from a popularity: the
     root mean square of their standard deviations. With X the hits of a row, Poisson's,
     and A = 1 up to a bin's end, a share varies as the sum of X A over rows does, given
     the sum of X.
@@ -103,7 +103,7 @@ def share_noise(popularity: Popularity, rows: int, lookups: float) -> float:
     for edge in REUSE_EDGES[1:-1]:
         first = mean * _up_to(mean, edge - 1)  # of X A
         second = first + mean**2 * _up_to(mean, edge - 2)  # of X X A
-        together = float(bins.rows @ (second - first * mean))  # with the look-ups
+        together = float(bins.rows @ (second - first * mean))  # with the lookups
         total += float(bins.rows @ (second - first**2)) - together**2 / lookups
     return math.sqrt(max(total, 0.0) / (len(REUSE_EDGES) - 1)) / lookups
 
@@ -160,13 +160,13 @@ def published_histogram(
     """Return the histogram of hits that published bins stand for.
 
     Shares are rounded when they are published. Where rows of a bin round to nothing,
-    its look-ups say how many there are, spread evenly over the logarithm of hits.
+    its lookups say how many there are, spread evenly over the logarithm of hits.
 
     Args:
         lookups: In all.
         touched: Rows touched.
         row_shares: Of the rows touched, in 17 bins.
-        lookup_shares: Of look-ups, in the same.
+        lookup_shares: Of lookups, in the same.
 
     Raises:
         PopularityError: there are not 17 of each.
@@ -176,7 +176,7 @@ def published_histogram(
     if len(row_shares) != bins or len(lookup_shares) != bins:
         message = (
             f"a histogram of reuse has {len(row_shares)} shares of rows and "
-            f"{len(lookup_shares)} of look-ups; expected {bins} of each"
+            f"{len(lookup_shares)} of lookups; expected {bins} of each"
         )
         raise PopularityError(message)
     groups = zip(pairwise(REUSE_EDGES), row_shares, lookup_shares, strict=True)

@@ -1,15 +1,15 @@
-"""Hits and misses of caches of rows, under independent look-ups.
+"""Hits and misses of caches of rows, under independent lookups.
 
-With U(N) rows touched by N look-ups (`unique_rows.py`), an LRU cache of C rows holds
-those of the last T look-ups, U(T) = C (Che, 2002), and a look-up misses with the
+With U(N) rows touched by N lookups (`unique_rows.py`), an LRU cache of C rows holds
+those of the last T lookups, U(T) = C (Che, 2002), and a lookup misses with the
 probability U'(T) that it touches a row anew. From an empty cache,
 
-    misses of N look-ups = U(min(T, N)) + (N - T)+ U'(T)
+    misses of N lookups = U(min(T, N)) + (N - T)+ U'(T)
 
 A cache that is filled batch by batch (FBGEMM's UVM caching, HugeCTR's HPS, parameter
-servers) holds the rows of the last W batches of n look-ups, U(W n) = C, and fetches
+servers) holds the rows of the last W batches of n lookups, U(W n) = C, and fetches
 U((W + 1) n) - U(W n) a batch. FIFO and random replacement hold a row for a while
-whatever its look-ups: p T / (1 + p T) of the time (Gelenbe, 1973).
+whatever its lookups: p T / (1 + p T) of the time (Gelenbe, 1973).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfc.costmodels.locality.unique_rows import RowCurve, row_curve
 
 
 def lru_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
-    """Return the share of look-ups whose row is not in a warm LRU cache.
+    """Return the share of lookups whose row is not in a warm LRU cache.
 
     Args:
         popularity: Of the rows.
@@ -59,7 +59,7 @@ def fifo_miss_share(popularity: Popularity, rows: int, cached: float) -> float:
 
 
 def _stay(bins: RankBins, cached: float) -> float:
-    """Return T of FIFO in look-ups, by halving its logarithm."""
+    """Return T of FIFO in lookups, by halving its logarithm."""
     low, high = -1.0, 700.0
     for _ in range(200):
         middle = (low + high) / 2
@@ -79,7 +79,7 @@ def static_miss_share(popularity: Popularity, rows: int, cached: float) -> float
 def cold_misses(
     popularity: Popularity, rows: int, cached: float, lookups: float, pooling: float = 1
 ) -> float:
-    """Return how many of so many look-ups miss an LRU cache that is empty at first.
+    """Return how many of so many lookups miss an LRU cache that is empty at first.
 
     Args:
         popularity: Of the rows.
@@ -153,7 +153,7 @@ class LookAhead:
             at once.
         once: Those that are hit once in the batch, and not by the next one: not
             shared, not synchronised.
-        later: The others, synchronised behind the batch.
+        later: The others, synchronised after the batch.
 
     """
 
@@ -168,7 +168,7 @@ def look_ahead(curve: RowCurve, lookups: float, window: float) -> LookAhead:
     """Return the rows of a cache that looks *window* batches of so many lookups ahead.
 
     With q the probability of a row to be in a batch: fetched are q (1 - q) ** W,
-    resident 1 - (1 - q) ** W (1 + W q), wanted by the next batch q ** 2. Of n look-ups
+    resident 1 - (1 - q) ** W (1 + W q), wanted by the next batch q ** 2. Of n lookups
     that hit it with probability p each, one hits it and none of the next n with the
     probability n p (1 - p) ** (2 n - 1), which is n U'(2 n) for all rows.
     """
@@ -187,7 +187,7 @@ def rows_for_hits(popularity: Popularity, rows: int, share: float) -> int:
     Args:
         popularity: Of the rows.
         rows: Of the table.
-        share: Of look-ups that hit, from 0 to 1.
+        share: Of lookups that hit, from 0 to 1.
 
     """
     low, high = 0, rows

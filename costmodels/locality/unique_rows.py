@@ -1,11 +1,11 @@
-"""How many different rows look-ups touch, as their number grows.
+"""How many different rows lookups touch, as their number grows.
 
-N independent look-ups of rows with probabilities p touch
+N independent lookups of rows with probabilities p touch
 
     U(N) = sum of 1 - (1 - p) ** N
 
 rows; of bags that hold no row twice a row is in one with its probability of inclusion,
-and (1 - p) ** N becomes (1 - inclusion) ** bags. A histogram of hits in N look-ups
+and (1 - p) ** N becomes (1 - inclusion) ** bags. A histogram of hits in N lookups
 needs no law: n of them leave out a row of c hits with probability (1 - n / N) ** c
 (rarefaction; H. Sanders, 1968). Beyond N new rows turn up as Good and Turing say.
 
@@ -36,7 +36,7 @@ _CERTAIN = 1 - 1e-16
 
 @attrs.frozen(eq=False)
 class RowCurve(abc.ABC):
-    """Rows touched, against look-ups.
+    """Rows touched, against lookups.
 
     Attributes:
         rows: Of the table.
@@ -47,18 +47,18 @@ class RowCurve(abc.ABC):
 
     @abc.abstractmethod
     def touched(self, lookups: float) -> float:
-        """Return how many different rows so many look-ups touch, on average."""
+        """Return how many different rows so many lookups touch, on average."""
 
     @abc.abstractmethod
     def novelty(self, lookups: float) -> float:
-        """Return the probability that the next look-up is of a row not yet touched."""
+        """Return the probability that the next lookup is of a row not yet touched."""
 
     @abc.abstractmethod
     def slope(self, lookups: float) -> float:
         """Return how fast `touched` grows."""
 
     def lookups_until(self, touched: float) -> float:
-        """Return after how many look-ups so many rows are touched, or infinity."""
+        """Return after how many lookups so many rows are touched, or infinity."""
         if touched >= self.rows:
             return math.inf
         lookups = max(touched, 0.0)
@@ -80,7 +80,7 @@ class DrawnRows(RowCurve):
     Attributes:
         counts: Rows of each group.
         escape: Logarithm of the probability that a draw misses a row of the group.
-        per_draw: Look-ups of a draw.
+        per_draw: Lookups of a draw.
 
     """
 
@@ -89,13 +89,13 @@ class DrawnRows(RowCurve):
     per_draw: float
 
     def touched(self, lookups: float) -> float:
-        """Add up what is not missed; at most all look-ups."""
+        """Add up what is not missed; at most all lookups."""
         draws = lookups / self.per_draw
         found = -float(self.counts @ np.expm1(draws * self.escape))
         return min(found, lookups)
 
     def novelty(self, lookups: float) -> float:
-        """Add up what one look-up more does not miss."""
+        """Add up what one lookup more does not miss."""
         missed = np.exp(lookups / self.per_draw * self.escape)
         return -float((self.counts * missed) @ np.expm1(self.escape / self.per_draw))
 
@@ -155,7 +155,7 @@ class RarefiedRows(RowCurve):
 
 
 def row_curve(popularity: Popularity, rows: int, pooling: float = 1.0) -> RowCurve:
-    """Return how many rows look-ups in a table touch.
+    """Return how many rows lookups in a table touch.
 
     Args:
         popularity: Of its rows.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         family_of,
         is_down,
     )
-    from perfc.costmodels.machine.gemm_sizes import product_sizes
+    from perfc.costmodels.machine.gemm_sizes import sizes_of_gemm
     from perfc.costmodels.machine.kernel_fit import (
         NEAR_ROWS,
         SCALE,
@@ -81,7 +81,7 @@ else:
                 "family_of",
                 "is_down",
             ),
-            "gemm_sizes": ("product_sizes",),
+            "gemm_sizes": ("sizes_of_gemm",),
             "kernel_fit": (
                 "KernelFit",
                 "KernelFits",
@@ -173,7 +173,7 @@ __all__ = [
     "fits_of",
     "is_down",
     "memory_boundedness",
-    "product_sizes",
     "signature_of",
+    "sizes_of_gemm",
     "wave_ratio",
 ]

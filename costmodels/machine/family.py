@@ -27,9 +27,9 @@ class Family:
 
     Attributes:
         op: Canonical name, as in measured rows.
-        dtype: As in measured rows: `tf32` where products compute in it.
+        dtype: As in measured rows: `tf32` where GEMMs compute in it.
         phase: `forward`, `backward`, ...
-        kind: Of an elementwise kernel, a reduction, a product, the optimizer of a
+        kind: Of an elementwise kernel, a reduction, a GEMM, the optimizer of a
             step or of updated rows; empty for all.
 
     """
@@ -78,7 +78,7 @@ def is_down(kernel: Kernel) -> bool:
 
 
 def _kind(kernel: Kernel) -> str:
-    """Return the kind that a kernel says, or what kind of product it is."""
+    """Return the kind that a kernel says, or what kind of GEMM it is."""
     params = kernel.params
     if kernel.op == "embedding_bag":  # by what is done with the gradients of rows
         none = "dense" if params.get("phase") == BACKWARD else ""

@@ -1,4 +1,4 @@
-"""The product that a kernel computes: sizes of a batch of matrices."""
+"""The GEMM that a kernel computes: sizes of a batch of matrices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from perfc.ir import Kernel
 
 
-def product_sizes(kernel: Kernel) -> tuple[float, ...]:
-    """Return b, m, n and k of the product that a kernel computes, ones if it is none.
+def sizes_of_gemm(kernel: Kernel) -> tuple[float, ...]:
+    """Return b, m, n and k of the GEMM that a kernel computes, ones if it is none.
 
-    b counts products that are called one by one: a single one is no batch, 0. Groups of
+    b counts GEMMs that are called one by one: a single one is no batch, 0. Groups of
     a convolution share a call: each of the columns is as deep as its group.
     """
     p = kernel.params

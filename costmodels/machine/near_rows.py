@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.constants import constants
-from perfc.costmodels.machine.gemm_sizes import product_sizes
+from perfc.costmodels.machine.gemm_sizes import sizes_of_gemm
 from perfc.ir import AttrValue, Kernel, PerfcError, Record
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -171,12 +171,12 @@ def _of_matrix(kernel: Kernel) -> Sequence[float]:
 
 def _of_conv(kernel: Kernel) -> Sequence[float]:
     groups = kernel.params.integer("groups", 1)
-    _, rows, columns, depth = product_sizes(kernel)
+    _, rows, columns, depth = sizes_of_gemm(kernel)
     return rows, max(columns // groups, 1), depth, groups
 
 
 def _of_bags(kernel: Kernel) -> Sequence[float]:
-    """Return bags, what a table has, and all look-ups."""
+    """Return bags, what a table has, and all lookups."""
     if "tables" not in kernel.params:
         return 0.0, 0.0, 0.0, 0.0
     tables = kernel.params.records("tables")
@@ -222,8 +222,8 @@ def _number(params: Record, name: str, default: float = 0.0) -> float:
 
 
 _SIZES: Mapping[str, Callable[[Kernel], Sequence[float]]] = {
-    "gemm": product_sizes,
-    "attention": product_sizes,
+    "gemm": sizes_of_gemm,
+    "attention": sizes_of_gemm,
     "conv2d": _of_conv,
     "conv3d": _of_conv,
     "softmax": _of_matrix,

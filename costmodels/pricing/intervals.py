@@ -2,8 +2,8 @@
 
 Split conformal prediction (Vovk et al.; Lei et al., JASA 2018): of each GPU with
 measured rows, op and dtype, nine in ten rows of those lie inside the interval, of
-batched products and of others; where a network corrects an op, predicted by networks
-that lack them. Products larger than those are that much less sure. Shared is what
+batched GEMMs and of others; where a network corrects an op, predicted by networks
+that lack them. GEMMs larger than those are that much less sure. Shared is what
 their mean is off, which all kernels share; own is the rest. Short kernels are farther
 off than long ones: both grow with a power of what memory moves in a kernel's time
 (normalised scores: Papadopoulos et al., ICTAI 2008). A GPU without rows has the same of

@@ -33,7 +33,7 @@ class MadMaxModel:
         name: Its name in the studies.
         layer_width: Every layer is a product with a square matrix of this width.
         bottom_layers: Layers before the interaction.
-        top_layers: Layers behind it.
+        top_layers: Layers after it.
         tables: Tables, all alike.
         rows: Rows of each.
         dim: Elements of a row, 16 bits each.

@@ -58,7 +58,7 @@ BUILTIN_ALIASES: Mapping[str, str] = {
     "v100-pcie": "v100-pcie-32g",
     "v100-sxm2": "v100-sxm2-16g",
 }
-"""The `aliases` of the built-in sheets, here so that a look-up reads one file."""
+"""The `aliases` of the built-in sheets, here so that a lookup reads one file."""
 
 SYSTEM_ALIASES: Mapping[str, str] = {
     "a2-highgpu": "a2-highgpu-8g",

@@ -46,7 +46,7 @@ STACKED_BUS_BITS = 1024
 """One HBM stack's bus; GDDR buses are narrower than this, all chips together."""
 
 L2_SHARE = constants("streaming").number("l2_share")
-"""Share of the sheet's L2 rate that look-ups reach."""
+"""Share of the sheet's L2 rate that lookups reach."""
 
 SHARERS = constants("streaming").integer("sharers")
 """Kernels whose operands a cached tensor has to outlive."""

@@ -38,7 +38,7 @@ class BertEmbeddings(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """Attention and a feed-forward layer, each normalised behind."""
+    """Attention and a feed-forward layer, each normalised afterwards."""
 
     def __init__(self, hidden: int, heads: int, *, spelled_out: bool) -> None:
         """Make the projections."""
@@ -131,7 +131,7 @@ class MaskedWords(nn.Module):
 
 
 class Pooler(nn.Module):
-    """Project the first position; two classes behind it, if asked for."""
+    """Project the first position; two classes after it, if asked for."""
 
     def __init__(self, hidden: int, *, classes: bool) -> None:
         """Make the layers."""

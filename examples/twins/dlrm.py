@@ -96,7 +96,7 @@ class CapturableDlrm(DlrmNet):
 
 
 def mlp(widths: Sequence[int], last: type[nn.Module] | None = None) -> nn.Sequential:
-    """Stack linear layers with a ReLU behind each but the last, which has *last*."""
+    """Stack linear layers with a ReLU after each but the last, which has *last*."""
     layers: list[nn.Module] = []
     for size_in, size_out in pairwise(widths):
         layers += [nn.Linear(size_in, size_out), nn.ReLU()]

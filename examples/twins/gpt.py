@@ -35,7 +35,7 @@ class Sizes:
         vocab: Rows of the token table.
         positions: Rows of the position table.
         logits: Whether the vocabulary's logits leave, or the last vectors.
-        spelled_out: Whether attention is products and a softmax, not one call.
+        spelled_out: Whether attention is matmuls and a softmax, not one call.
 
     """
 

@@ -44,7 +44,7 @@ def bag_inputs(
 
 
 def bags_of(tables: int, batch: int, pooling: int) -> tuple[list[Tensor], list[Tensor]]:
-    """Return offsets and indices for so many tables, *pooling* look-ups a bag."""
+    """Return offsets and indices for so many tables, *pooling* lookups a bag."""
     offsets = [torch.arange(batch) * pooling for _ in range(tables)]
     indices = [torch.zeros(batch * pooling, dtype=torch.int64) for _ in range(tables)]
     return offsets, indices

@@ -20,7 +20,7 @@ class Cross(nn.Module):
     """A cross layer of low rank, as TorchRec spells it."""
 
     def __init__(self, width: int, rank: int) -> None:
-        """Make two products and a bias that is added apart."""
+        """Make two matmuls and a bias that is added apart."""
         super().__init__()
         self.down = nn.Parameter(torch.rand(rank, width) / width)
         self.up = nn.Parameter(torch.rand(width, rank) / rank)

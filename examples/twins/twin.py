@@ -25,7 +25,7 @@ class Twin:
 
     `perfc analyze examples/twins/FILE.py:NAME` records it, `perfc measure workload`
     runs it. It computes what the workload of that name describes, with the same
-    products, in what eager PyTorch runs.
+    matmuls, in what eager PyTorch runs.
 
     Attributes:
         name: The workload.

@@ -1,6 +1,6 @@
 """Operands of a trace that do not lie in row-major order: views of tensors that do.
 
-Only where it matters: products read transposed matrices by other kernels, elementwise
+Only where it matters: matmuls read transposed matrices by other kernels, elementwise
 kernels move one element at a time where their operands lie differently, and so do those
 that join tensors which are not all of one memory format.
 """
@@ -17,7 +17,7 @@ from perfc.frontends.aten.op_map import ELEMENTWISE_HANDLERS
 from perfc.ir import TensorType
 from perfc.traces import RecordedArgument, RecordedTensor
 
-_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_addmm_activation"})
+_MATMULS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_addmm_activation"})
 _ELEMENTWISE = frozenset(name.split(".")[1] for name in ELEMENTWISE_HANDLERS) | {"copy"}
 _JOIN = "cat"
 _PERMUTE, _AS_STRIDED = "aten.permute.default", "aten.as_strided.default"
@@ -61,7 +61,7 @@ def _order(
     tensor: RecordedTensor, op: str, arguments: Iterable[RecordedArgument]
 ) -> tuple[int, ...] | None:
     """Return the axes in the order of memory where it matters; None if it has holes."""
-    if op in _PRODUCTS and _is_transposed(tensor):
+    if op in _MATMULS and _is_transposed(tensor):
         *batch, rows, columns = _row_major(len(tensor.shape))
         return (*batch, columns, rows)
     row_major = _row_major(len(tensor.shape))

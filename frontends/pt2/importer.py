@@ -345,7 +345,7 @@ _LOOKUPS = ("aten.embedding.", "aten.embedding_bag.", "aten._embedding_bag.")
 
 
 def _sparse(node: Fields, target: str) -> str:
-    """Note whether a look-up asks for sparse gradients; what is left out is False."""
+    """Note whether a lookup asks for sparse gradients; what is left out is False."""
     if not target.startswith(_LOOKUPS):
         return ""
     given = (n for n in node.records("inputs") if n.text("name") == "sparse")

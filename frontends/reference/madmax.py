@@ -62,7 +62,7 @@ class MadMaxStep:
 
     @property
     def lookup_s(self) -> float:
-        """Seconds of all look-ups forward."""
+        """Seconds of all lookups forward."""
         return self.lookup_bytes / self.system.memory_bytes_per_s
 
     @property

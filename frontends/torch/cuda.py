@@ -86,7 +86,7 @@ def _attention(  # noqa: PLR0913, PLR0917 - the function's arguments
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """One kernel, unless the model or its ranks ask for products and a softmax."""
+    """One kernel, unless the model or its ranks ask for matmuls and a softmax."""
     if not fused_attention_enabled() or {query.dim(), key.dim(), value.dim()} != {
         _HEADS_RANK
     }:

@@ -20,7 +20,7 @@ Label: TypeAlias = Callable[[torch.Size, torch.dtype], torch.Tensor]
 """Makes labels of a shape and a type."""
 
 _VIEWS = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "ToCopy", "Alias")
-_PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "BaddbmmBackward")
+_MATMULS = ("AddmmBackward", "MmBackward", "BmmBackward", "BaddbmmBackward")
 
 
 def loss_of(
@@ -95,8 +95,8 @@ def _first(output: Any) -> torch.Tensor | None:
 def _fitting(output: torch.Tensor) -> str:
     """Return the name of the loss that fits the last op.
 
-    A sigmoid of one number a sample is a probability, a product of several numbers
-    logits: as the pass `training` has it.
+    A sigmoid of one number a sample is a probability, several numbers of a matmul
+    are logits: as the pass `training` has it.
     """
     node = output.grad_fn
     while node is not None and node.name().startswith(_VIEWS):
@@ -106,7 +106,7 @@ def _fitting(output: torch.Tensor) -> str:
     if end == "SigmoidBackward" and per_sample == 1:
         return "bce"
     classes = output.shape[-1] if output.dim() > 1 else 1
-    return "cross_entropy" if end in _PRODUCTS and classes > 1 else "mse"
+    return "cross_entropy" if end in _MATMULS and classes > 1 else "mse"
 
 
 def _elementwise(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

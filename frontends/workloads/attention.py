@@ -29,7 +29,7 @@ class Heads:
     Attributes:
         count: Heads.
         size: Elements of one.
-        spelled_out: Whether attention is written in products and a softmax, as
+        spelled_out: Whether attention is written in matmuls and a softmax, as
             Hugging Face's `eager` does, not as the one call `sdpa`.
 
     """

@@ -109,7 +109,7 @@ class Builder:
         return self.op("linear", f"{path}.linear", x, *parameters)
 
     def mlp(self, x: Value, path: str, widths: Sequence[int], last: str = "") -> Value:
-        """Stack linear layers of these widths, each with an activation behind it.
+        """Stack linear layers of these widths, each with an activation after it.
 
         As in `nn.Sequential`, layers have the even numbers and activations the odd
         ones; the activation is relu, and *last* (none, if empty) at the end.

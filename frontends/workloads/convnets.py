@@ -12,7 +12,7 @@ from perfc.ir import Value
 BATCH_NORM_CHOICES: Mapping[str, tuple[str, ...]] = {
     "batch_norm": ("folded", "folded-bias", "separate")
 }
-"""What becomes of the batch norm behind a convolution.
+"""What becomes of the batch norm after a convolution.
 
 `folded`: it scales the weights. `folded-bias`: it also leaves a bias, as it does in
 a trained network; exporters drop the bias of an untrained one, which is zero.

@@ -28,7 +28,7 @@ _AUX_CHANNELS = (128, 768)
 _FEATURES = 2048
 
 _A_POOLED = (32, 64, 64)
-"""Channels behind the pooling branch of each block of the first kind."""
+"""Channels after the pooling branch of each block of the first kind."""
 
 _C_INNER = (128, 160, 160, 192)
 """Channels inside the 7x7 branches of each block of the third kind."""

@@ -36,7 +36,7 @@ class Tables:
         dim: Columns of every table.
         pooling: Lookups per bag of each table.
         batched: One lookup kernel for all tables, not one a table.
-        popularity: How look-ups spread over the rows of each.
+        popularity: How lookups spread over the rows of each.
 
     """
 

@@ -22,7 +22,7 @@ from perfc.lazy_table import LazyTable
 BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
     "perfc.ir.kernels",
     {
-        "products:KERNELS": (
+        "gemm:KERNELS": (
             "gemm conv2d conv3d attention linear_attention causal_conv fft lu distances"
         ),
         "streams:KERNELS": (

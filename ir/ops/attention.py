@@ -79,7 +79,7 @@ def _check_groups(heads: Dim, kv_heads: Dim) -> None:
 def _work_attention(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Both products in full, as `torch.utils.flop_counter` counts them.
+    """Both matmuls in full, as `torch.utils.flop_counter` counts them.
 
     A causal mask halves what a kernel has to compute; the convention of the
     field counts the whole square all the same. The softmax is not counted.

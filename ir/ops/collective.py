@@ -5,8 +5,8 @@ apart neighbours are in the numbering of all ranks (`stride`), its name (`group`
 the stream that its kernels run on (`stream`). The n-th collective of a communicator on
 one rank meets the n-th on every other, as in NCCL. Shapes are those of one rank.
 
-Those that bring the rows of dealt tables may be a `request`, whose result is waited for
-by a call of its own: its gradient is sent where that one goes back.
+Those that bring the rows of sharded tables may be a `request`, whose result is waited
+for by a call of its own: its gradient is sent where that one goes back.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ ALL_GATHER = OpDef(
         **_COMMUNICATOR,
         "axis": OPTIONAL_INT,
         "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
-        # What ranks add gradients up in; without it, the type that they have.
+        # What ranks reduce gradients in; without it, the type that they have.
         "reduce_dtype": OPTIONAL_DTYPE,
     },
     traits=frozenset({Trait.COLLECTIVE, Trait.SUMMED_GRADIENT}),

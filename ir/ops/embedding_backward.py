@@ -1,4 +1,4 @@
-"""Gradients of look-ups: of the whole table, of looked up rows, or applied at once.
+"""Gradients of lookups: of the whole table, of looked up rows, or applied at once.
 
 `embedding_bag_backward` has the attributes of the `embedding_bag` whose gradient it
 is, and one of three forms, which are PyTorch's and fbgemm's:
@@ -128,7 +128,7 @@ def _check_tables(described: Sequence[TensorType], found: Sequence[TensorType]) 
 def _work_bag(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Every look-up reads the gradient of its bag, and reads and writes its row.
+    """Every lookup reads the gradient of its bag, and reads and writes its row.
 
     A dense gradient is zeroed first, and rows of states are read and written as those
     of the tables are. How many rows differ is the cost model's business, as it is in
@@ -190,7 +190,7 @@ def _infer_weights(
 def _work_weights(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Every look-up reads its row and the gradient of its bag: their product."""
+    """Every lookup reads its row and the gradient of its bag: their product."""
     tables = attributes.records("tables")
     lookups = results[0].numel // len(tables)
     elements = lookups * sum(dim_of(table, "dim") for table in tables)

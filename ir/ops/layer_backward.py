@@ -73,11 +73,11 @@ _CONV: Mapping[str, GradientType] = {
 def _work_conv(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Return the work: each product takes the flops of forward; the bias is a sum."""
+    """Return the work: each GEMM takes the flops of forward; the bias is a sum."""
     grad, x, weight = operands[:3]
     images = x if attributes.flag("transposed") else grad
-    products = sum(name != "bias" for name in wanted(attributes))
-    flops = 2 * products * images.numel * product(weight.shape[1:])
+    gemms = sum(name != "bias" for name in wanted(attributes))
+    flops = 2 * gemms * images.numel * product(weight.shape[1:])
     if "bias" in wanted(attributes):
         flops = flops + grad.numel
     moved = touch_all(attributes, operands, results)
@@ -119,10 +119,10 @@ def _infer_conv_tbc(
 def _work_conv_tbc(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Return the work: each product takes the flops of forward; the bias is a sum."""
+    """Return the work: each GEMM takes the flops of forward; the bias is a sum."""
     grad, _, weight = operands
-    products = sum(name != "bias" for name in wanted(attributes))
-    flops = 2 * products * grad.numel * weight.shape[0] * weight.shape[1]
+    gemms = sum(name != "bias" for name in wanted(attributes))
+    flops = 2 * gemms * grad.numel * weight.shape[0] * weight.shape[1]
     if "bias" in wanted(attributes):
         flops = flops + grad.numel
     moved = touch_all(attributes, operands, results)
@@ -186,7 +186,7 @@ def _infer_attention(
 def _work_attention(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Five products where forward has two: the scores are computed again.
+    """Five GEMMs where forward has two: the scores are computed again.
 
     As `torch.utils.flop_counter` counts the flash and memory-efficient kernels.
     """
@@ -223,7 +223,7 @@ def _projection(attributes: Record, operands: Sequence[TensorType]) -> TensorTyp
 def _work_recurrent(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Twice the products of forward: for the data, and for the weights."""
+    """Twice the GEMMs of forward: for the data, and for the weights."""
     x, weight, recurrence = operands[1:4]
     kind = attributes.text("kind")
     if kind not in RECURRENT_GATES:

@@ -202,7 +202,7 @@ def _infer_sparse(
 def _work_sparse(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Every look-up counts: how many rows differ is the cost model's business."""
+    """Every lookup counts: how many rows differ is the cost model's business."""
     flops = _known(attributes, OPTIMIZER_FLOPS)
     indices, values = operands[1:3]
     row_states = sum(state.nbytes // state.shape[0] for state in operands[3:])

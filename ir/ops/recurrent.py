@@ -22,7 +22,7 @@ RECURRENT_GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn": 1}
 """Kinds of recurrent layers, and their gates."""
 
 RECURRENT_FLOPS: Mapping[str, int] = {"lstm": 30, "gru": 24, "rnn": 9}
-"""Flops per hidden unit and step apart from the products: the gates' activations
+"""Flops per hidden unit and step apart from the matmuls: the gates' activations
 (sigmoid 4, tanh 8), their products and sums with both biases."""
 
 RECURRENT_STATES: Mapping[str, int] = {"lstm": 2, "gru": 1, "rnn": 1}
@@ -175,7 +175,7 @@ def _infer_linear_attention(
 def _work_linear_attention(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Count the recurrence: a rank-one update of the state, and a look-up, a token.
+    """Count the recurrence: a rank-one update of the state, and a lookup, a token.
 
     The delta rules look a key up, too, before they write.
     """

@@ -1,4 +1,4 @@
-"""One step of a recurrent cell, behind its two products, and the gradients of it."""
+"""One step of a recurrent cell, after its two matmuls, and the gradients of it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RECURRENT_CELL = OpDef(
     infer=_infer,
     work=_work,
     attributes={"kind": (str,)},
-    summary="gates of an lstm or gru: products of input and state, state, two biases",
+    summary="gates of an lstm or gru: matmuls of input and state, state, two biases",
 )
 
 
@@ -108,7 +108,7 @@ RECURRENT_CELL_BACKWARD = OpDef(
 )
 """Gradients of a recurrent cell.
 
-Those of a GRU's gates are two: of the product of the input, and of the state.
+Those of a GRU's gates are two: of the matmul of the input, and of the state.
 """
 
 OPS = named(RECURRENT_CELL, RECURRENT_CELL_BACKWARD)

@@ -28,7 +28,7 @@ REPLICATED = OpDef(
     },
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE, Trait.SUMMED_GRADIENT}),
-    summary="x, which all ranks have: their gradients of it are added up",
+    summary="x, which all ranks have: their gradients of it are all-reduced",
 )
 
 OPS = named(REPLICATED)

@@ -17,7 +17,7 @@ from perfc.measurements import bytes_of
 
 _MATH = "math"
 _SCORES_KEPT = 4
-"""Matrices of scores that plain products keep for their gradients, about."""
+"""Matrices of scores that plain matmuls keep for their gradients, about."""
 
 
 class Attention(Family):
@@ -163,16 +163,16 @@ def _cpu_backward(o: _Operands) -> Call:
     return lambda: _aten("flash_attention_for_cpu_backward", o.g, *saved)
 
 
-def _products(o: _Operands) -> torch.Tensor:
+def _matmuls(o: _Operands) -> torch.Tensor:
     with sdpa_kernel(SDPBackend.MATH):
         return F.scaled_dot_product_attention(o.q, o.k, o.v, is_causal=o.causal)
 
 
-def _products_backward(o: _Operands) -> Call:
-    """Let autograd make the products: they have no function of their own."""
+def _matmuls_backward(o: _Operands) -> Call:
+    """Let autograd make the matmuls: they have no function of their own."""
     inputs = [operand.requires_grad_() for operand in (o.q, o.k, o.v)]
     with torch.enable_grad():
-        out = _products(o)
+        out = _matmuls(o)
     return lambda: torch.autograd.grad(out, inputs, o.g, retain_graph=True)
 
 
@@ -183,6 +183,6 @@ _CALLS: Mapping[
     "efficient": (_efficient, _efficient_backward),
     "cudnn": (_cudnn, _cudnn_backward),
     "cpu": (_cpu, _cpu_backward),
-    _MATH: (_products, _products_backward),
+    _MATH: (_matmuls, _matmuls_backward),
 }
 """Forward, and what makes the call of backward, by algorithm."""

@@ -1,8 +1,8 @@
-"""Embedding bags: look-ups, their gradients, and the rows that an optimizer changes.
+"""Embedding bags: lookups, their gradients, and the rows that an optimizer changes.
 
 Several tables are one table of all their rows, each with indices of its own: one kernel
 looks them up, as a batched lookup does (`algorithm = merged` where there is more than
-one table). Gradients are `dense` (of the whole table) or `sparse` (a row a look-up),
+one table). Gradients are `dense` (of the whole table) or `sparse` (a row a lookup),
 which an optimizer takes: `torch.optim.SGD` and `Adagrad`, and row-wise Adagrad, whose
 state is one number a row (Naumov et al., arXiv 1906.00091, and its code).
 """
@@ -70,7 +70,7 @@ class _Bags:
         table: All rows of all tables.
         indices: Of all bags.
         offsets: Where each bag begins.
-        weights: Of each look-up, or None.
+        weights: Of each lookup, or None.
 
     """
 
@@ -109,7 +109,7 @@ def _bags(case: Case, tensors: Tensors) -> _Bags:
 def row_indices(
     popularity: str, tensors: Tensors, rows: int, count: int
 ) -> torch.Tensor:
-    """Return the rows that *count* look-ups name, `uniform` or `zipf`, int64."""
+    """Return the rows that *count* lookups name, `uniform` or `zipf`, int64."""
     if popularity != _ZIPF:
         return tensors.integers(rows, count)
     # The inverse of the continuous distribution between 1 and rows + 1.

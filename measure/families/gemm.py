@@ -1,4 +1,4 @@
-"""Matrix products, plain and batched."""
+"""GEMMs, plain and batched."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
 
 
 def _of_layer(point: Point) -> Point:
-    """Return the product of a pass through a linear layer."""
+    """Return the GEMM of a pass through a linear layer."""
     names, layout, bias = _PASSES[str(point["pass"])]
     sizes = {size: point[name] for size, name in zip("mnk", names.split(), strict=True)}
     return {**sizes, "dtype": point["dtype"], "layout": layout, "bias": bias}
@@ -46,7 +46,7 @@ class Gemm(Family):
     def space(self, device: Device) -> Space:
         """Return all dtypes, and every layout: gradients transpose.
 
-        On a CPU the products of linear layers: libraries choose among many kernels for
+        On a CPU the GEMMs of linear layers: libraries choose among many kernels for
         what no layer is, and the time there is is short.
         """
         if not device.is_cuda:
@@ -80,7 +80,7 @@ class Gemm(Family):
         return super().case({"b": 1, **sizes})
 
     def takes(self, case: Case) -> bool:
-        """Whether it is one product."""
+        """Whether it is one GEMM."""
         return case.params.integer("b") == 1
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
@@ -104,7 +104,7 @@ class BatchedGemm(Family):
     turns = 5
 
     def space(self, device: Device) -> Space:
-        """Return many small products as well as few large ones.
+        """Return many small GEMMs as well as few large ones.
 
         On a CPU what attention and interactions of features are made of.
         """

@@ -249,7 +249,7 @@ def _count(case: Case) -> int:
 
 
 def _of_bags(case: Case, x: torch.Tensor, tensors: Tensors) -> Call:
-    """Repeat each bag's gradient for the look-ups of the bag."""
+    """Repeat each bag's gradient for the lookups of the bag."""
     count = _count(case)
     bags = torch.arange(count, device=tensors.kind) * x.shape[0] // count
     return lambda: torch.index_select(x, 0, bags)

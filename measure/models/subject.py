@@ -80,7 +80,7 @@ class Subject:
         """Make the model, tables cut to the device.
 
         Raises:
-            UnsupportedModelError: the factory fails, or look-ups are not uniform.
+            UnsupportedModelError: the factory fails, or lookups are not uniform.
 
         """
         if self.twin is None:

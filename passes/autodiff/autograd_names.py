@@ -81,7 +81,7 @@ def autograd_name(node: Node, fused: str = "") -> str:
 
     Args:
         node: A node of the forward pass.
-        fused: The optimizer that a look-up in several tables applies; "" for none.
+        fused: The optimizer that a lookup in several tables applies; "" for none.
 
     """
     if is_embedding_bag(node):
@@ -112,9 +112,9 @@ def autograd_call(origin: str) -> str:
 
 
 def is_split_lookup(node: Node) -> bool:
-    """Whether a look-up is fbgemm's: of several tables, or of a rank's own.
+    """Whether a lookup is fbgemm's: of several tables, or of a rank's own.
 
-    Of tables that all ranks have, the gradients are added up first.
+    Of tables that all ranks have, the gradients are all-reduced first.
     """
     tables = node.attributes.records("tables")
     sharding = tables[0].get("sharding")

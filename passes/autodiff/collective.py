@@ -38,9 +38,9 @@ def _other_bytes(known: AttrValue, forth: str, back: str) -> dict[str, AttrValue
 
 
 def _all_gather(site: Site) -> Gradients:
-    """A part was read by all ranks: their gradients of it are added up.
+    """A part was read by all ranks: their gradients of it are reduced.
 
-    They are added up in the type that the gather says, be it another one than theirs.
+    They are reduced in the type that the gather says, be it another one than theirs.
     Where all use it alike each has the sum already, and cuts its part out, as
     Megatron's `_GatherFromModelParallelRegion`; ranks run the same graph, so it is the
     first part.
@@ -73,7 +73,7 @@ def _all_reduce(site: Site) -> Gradients:
 
 
 def _replicated(site: Site) -> Gradients:
-    """Add up what each rank has of the gradient, in place."""
+    """All-reduce what each rank has of the gradient, in place."""
     return {0: site.op("all_reduce", site.grad, **site.kept(*_COMMUNICATOR))}
 
 

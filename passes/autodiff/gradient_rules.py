@@ -41,7 +41,7 @@ GRADIENT_RULES: LazyTable[Rule] = LazyTable(
             "tile gather index gather_nd gather_elements scatter_nd scatter_elements "
             "topk pixel_shuffle"
         ),
-        "products:RULES": "linear matmul einsum",
+        "matmul:RULES": "linear matmul einsum",
     },
 )
 """Rules by op name; an op without one has gradients that are costed by their bytes."""

@@ -338,7 +338,7 @@ def _recurrent(site: Site) -> Gradients:
 def _recurrent_cell(site: Site) -> Gradients:
     """`_thnn_fused_lstm_cell_backward` and that of a GRU: the kernel, then the sums.
 
-    The two products of an LSTM are added up, and so have one gradient.
+    The two GEMMs of an LSTM are added up, and so have one gradient.
     """
     kind = site.node.attributes.text("kind")
     is_lstm = kind == "lstm"

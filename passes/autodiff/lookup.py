@@ -1,4 +1,4 @@
-"""Gradients of look-ups in embedding tables: of tables, of rows, or applied at once."""
+"""Gradients of lookups in embedding tables: of tables, of rows, or applied at once."""
 
 from __future__ import annotations
 
@@ -87,4 +87,4 @@ def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) 
 
 
 RULES: Mapping[str, Rule] = {"embedding_bag": _embedding_bag}
-"""Rules of look-ups by name."""
+"""Rules of lookups by name."""

@@ -187,7 +187,7 @@ def _gather_elements(site: Site) -> Gradients:
     return {0: back}
 
 
-def _scatter(look_up: str) -> Rule:
+def _scatter(lookup: str) -> Rule:
     """The data loses what was written over; the updates get what is there."""
 
     def rule(site: Site) -> Gradients | None:
@@ -199,12 +199,12 @@ def _scatter(look_up: str) -> Rule:
         axis = site.kept("axis") or {"axis": 0}
         if 0 in site.wanted and reduction is None:
             zeros = site.tape.full(typed(updates), 0.0)
-            if look_up == "index":
+            if lookup == "index":
                 found[0] = site.op("index_put", site.grad, zeros, indices, **axis)
             else:
                 found[0] = site.op(site.node.op, site.grad, indices, zeros, **axis)
         if 2 in site.wanted:  # noqa: PLR2004 - data, indices, updates
-            found[2] = site.op(look_up, site.grad, indices, **axis)
+            found[2] = site.op(lookup, site.grad, indices, **axis)
         return found
 
     return rule
@@ -240,7 +240,7 @@ def _stack(site: Site) -> Gradients:
 
 
 def _index_put(site: Site) -> Gradients | None:
-    """`index_put` with zeros, and a look-up of the values."""
+    """`index_put` with zeros, and a lookup of the values."""
     _, values, *indices = site.node.operands
     kept = site.kept("axis")
     found = {0: site.grad}

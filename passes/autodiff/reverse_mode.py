@@ -192,7 +192,7 @@ class Backward:
     def _answer_requests(self, reader: Node) -> None:
         """Send the gradients of requests of which *reader* was the last to go back.
 
-        The wait of a request stands in front of its first reader, so that its node of
+        The wait of a request stands before its first reader, so that its node of
         autograd is the next to run (TorchRec's `All2All_Pooled_Wait`); who reads the
         gradient runs in its own turn, as `All2All_Pooled_Req` waits for it there.
         """
@@ -247,7 +247,7 @@ class Backward:
             self._hand_over(node.operands[index])
 
     def _completes_shared_input(self, site: Site) -> bool:
-        """Whether a layer is the last to send a gradient that ranks add up."""
+        """Whether a layer is the last to send a gradient that ranks all-reduce."""
         x, producer = site.x, site.x.producer
         is_shared = producer is not None and producer.op == "replicated"
         is_layer = is_linear(site.node) and len(site.wanted) > 1
@@ -257,7 +257,7 @@ class Backward:
         """Send the gradient of a layer's input, add it up, then compute the others.
 
         As Megatron's `LinearWithGradAccumulationAndAsyncCommunication`: what ranks add
-        up is under way while the product that is the weight's gradient runs.
+        up is under way while the GEMM that is the weight's gradient runs.
         """
         # The order of nodes is the order of issue: the gradient of the input has to
         # come first for its all-reduce to start, and that of the weight after the
@@ -302,9 +302,9 @@ class Backward:
         """Give the gradient that *node* sends the shape and element type of *value*.
 
         As `validate_outputs` of PyTorch's engine does: under autocast a sum of both
-        types sends fp32 to the product that it reads. To autograd what is encoded on
-        its way is no tensor: its gradient has a format of its own. What ranks add up
-        has the type that they add it up in until it comes to the parameter.
+        types sends fp32 to the GEMM that it reads. To autograd what is encoded on
+        its way is no tensor: its gradient has a format of its own. What ranks reduce
+        has the type that they reduce it in until it comes to the parameter.
         """
         if encoder(value) is not None:
             return grad
@@ -322,7 +322,7 @@ class Backward:
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
         """Add up what *node* sends to an operand.
 
-        A linear layer reads a view of its weight, so the product that is the gradient
+        A linear layer reads a view of its weight, so the GEMM that is the gradient
         goes through `TBackward0`, though nothing here has to turn it.
         """
         value = node.operands[index]

@@ -1,4 +1,4 @@
-"""What ranks that share a vocabulary compute: look-ups, and the loss of split scores.
+"""What ranks that share a vocabulary compute: lookups, and the loss of split scores.
 
 As `VocabParallelEmbedding` and `_VocabParallelCrossEntropy` of Megatron-LM. Each rank
 has the rows of the vocabulary from a first to a last; all that fall outside are masked.

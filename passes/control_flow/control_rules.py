@@ -105,17 +105,17 @@ def _types(branch: _Branch) -> list[TensorType | None]:
     return [v.type if isinstance(v, Value) else None for v in branch.results]
 
 
-def _results(site: Site, found: Sequence[Item]) -> Sequence[Item]:
-    """Return the results *found* if they fit the node.
+def _results(site: Site, results: Sequence[Item]) -> Sequence[Item]:
+    """Return the results *results* if they fit the node.
 
     Raises:
         UnsupportedModelError: the graph returns something else.
 
     """
-    if len(found) != len(site.node.results):
-        msg = f"{site}: {len(site.node.results)} results, its graph has {len(found)}"
+    if len(results) != len(site.node.results):
+        msg = f"{site}: {len(site.node.results)} results, its graph has {len(results)}"
         raise UnsupportedModelError(msg)
-    return found
+    return results
 
 
 def _loop(unroller: Unroller, site: Site) -> Sequence[Item] | None:

@@ -136,7 +136,7 @@ def _typed(value: Value) -> TensorType:
 
 
 def _batch(graph: Graph, group: _Group) -> None:
-    """Put one lookup in place of several, in front of the first."""
+    """Put one lookup in place of several, before the first."""
     bags = group.bags
     _, indices, offsets = (_typed(value) for value in bags[0].operands)
     lookups: Dim = 0

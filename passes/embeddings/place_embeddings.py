@@ -13,8 +13,8 @@ from perfc.passes.embeddings.table_tiers import TIERS, USUAL_CACHE, in_tier, is_
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     change_tables,
-    look_ups,
     require_table,
+    table_lookups,
     table_names,
 )
 
@@ -33,7 +33,7 @@ class PlaceEmbeddings(Transform):
         rows: Only tables of so many rows or more.
 
     Raises:
-        UsageError: an option is out of range, or no look-up has this table.
+        UsageError: an option is out of range, or no lookup has this table.
 
     """
 
@@ -60,8 +60,8 @@ class PlaceEmbeddings(Transform):
             raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
-        """Write it down in the look-ups of every op graph."""
-        nodes = look_ups(program)
+        """Write it down in the lookups of every op graph."""
+        nodes = table_lookups(program)
         wanted = ""
         if self.table:
             wanted = require_table(program, self.table, table_names(nodes))

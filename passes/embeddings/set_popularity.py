@@ -14,15 +14,15 @@ from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     change_tables,
     listed,
-    look_ups,
     require_table,
+    table_lookups,
     table_names,
 )
 
 
 @attrs.frozen
 class SetPopularity(Transform):
-    """Say how look-ups spread over the rows of embedding tables.
+    """Say how lookups spread over the rows of embedding tables.
 
     Kernels that look rows up, or update them, then cost what popular rows leave to read
     from memory. It runs before `training`, so that gradients know it.
@@ -36,7 +36,7 @@ class SetPopularity(Transform):
 
     Raises:
         PopularityError: it is no popularity, and no file of one.
-        UsageError: no look-up has such a table, or there are no tables.
+        UsageError: no lookup has such a table, or there are no tables.
 
     """
 
@@ -53,8 +53,8 @@ class SetPopularity(Transform):
         read_popularity(self.popularity)
 
     def run(self, program: Program, ctx: PassContext) -> None:
-        """Write it down in the look-ups of every op graph."""
-        nodes = look_ups(program)
+        """Write it down in the lookups of every op graph."""
+        nodes = table_lookups(program)
         by_table = self._by_table(program, table_names(nodes))
         of_all = by_table.get("")
 

@@ -16,7 +16,7 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.embeddings.sharded_lookup import Exchange, Lookups
-from perfc.passes.embeddings.sharded_tables import Bags, Deal, deals
+from perfc.passes.embeddings.sharded_tables import Bags, ShardingGroup, sharding_groups
 from perfc.passes.embeddings.sharding_plan import (
     ON_NODES,
     Plan,
@@ -36,15 +36,15 @@ from perfc.passes.shapes import Inference
 
 @attrs.frozen
 class ShardEmbeddings(Transform):
-    """Deal the embedding tables of a recommendation model to ranks, as TorchRec does.
+    """Shard the embedding tables of a recommendation model, as TorchRec does.
 
     Each rank has a batch of its own, of the size of the model's. Bags go to the ranks
     that hold their tables by an all-to-all of lengths and one of indices; these look
     up the samples of all ranks; pooled rows come back by an all-to-all, or, where the
-    ranks share the rows of a table, by a reduce-scatter. The pass `training` behind it
+    ranks share the rows of a table, by a reduce-scatter. The pass `training` after it
     derives the exchange of gradients, and updates of the tables in backward.
 
-    It runs before `training`; `data-parallel` over as many ranks, behind it, does the
+    It runs before `training`; `data-parallel` over as many ranks, after it, does the
     rest of the model. Ranks that hold tables of other sizes are other rank classes.
 
     Attributes:
@@ -61,7 +61,7 @@ class ShardEmbeddings(Transform):
             dense features are computed; else where the model looks them up.
         functional: Whether functional collectives bring the rows, as
             `torch.distributed.nn.functional.all_to_all_single`: gradients go back
-            (`_AlltoAllSingleBackward`) where the rows were sent, behind the backward
+            (`_AlltoAllSingleBackward`) where the rows were sent, after the backward
             pass of the dense features. Else TorchRec's requests: their gradients go
             back as soon as they are complete, and are waited for there.
         only: A rank that stands for all, as if each had its tables; -1 for all ranks
@@ -69,7 +69,7 @@ class ShardEmbeddings(Transform):
 
     Raises:
         UsageError: an option is wrong, or there is a backward pass already.
-        UnsupportedModelError: there are no tables, or they cannot be dealt.
+        UnsupportedModelError: there are no tables, or they cannot be sharded.
         PerfcError: the plan is not one of this model and these ranks.
 
     """
@@ -133,7 +133,7 @@ class ShardEmbeddings(Transform):
         self._check_nodes(plan)
         _put_into_tiers(graph, plan)
         bags = Bags.of(graph)
-        found = deals(bags.tables, plan, world)
+        found = sharding_groups(bags.tables, plan, world)
         self._check_pooling(bags, found)
         alike = _alike(found, world)
         if self.only >= 0:
@@ -146,10 +146,10 @@ class ShardEmbeddings(Transform):
         self._tell_fallback(found, ctx)
         return attrs.evolve(program, classes=classes, replicas=self.ranks)
 
-    def _tell_fallback(self, found: Sequence[Deal], ctx: PassContext) -> None:
+    def _tell_fallback(self, found: Sequence[ShardingGroup], ctx: PassContext) -> None:
         """Say where sums are sent in another precision than asked for."""
         codec = self._codec
-        if codec is None or all(deal.among == 1 for deal in found):
+        if codec is None or all(group.among == 1 for group in found):
             return
         sums = codec.of_sums()
         if sums != codec:
@@ -175,14 +175,14 @@ class ShardEmbeddings(Transform):
             )
             raise UsageError(msg)
 
-    def _check_pooling(self, bags: Bags, found: Sequence[Deal]) -> None:
+    def _check_pooling(self, bags: Bags, found: Sequence[ShardingGroup]) -> None:
         if bags.first.attributes.text("mode") == "sum":
             return
-        shared = [deal for deal in found if deal.among > 1]
+        shared = [group for group in found if group.among > 1]
         if shared:
             msg = (
                 f"{bags.first} takes the mean of a bag: tables whose rows ranks share "
-                "are summed up; deal them table-wise or column-wise"
+                "are summed up; shard them table-wise or column-wise"
             )
             raise UnsupportedModelError(msg)
 
@@ -195,16 +195,16 @@ class ShardEmbeddings(Transform):
         tape.constants = "shard"
         codec = self._codec
         exchanges = [
-            Exchange(tape, bags, deal, rank // deal.among, codec, self.functional)
-            for deal in deals(bags.tables, plan, self._world)
+            Exchange(tape, bags, group, rank // group.among, codec, self.functional)
+            for group in sharding_groups(bags.tables, plan, self._world)
         ]
         local = _kept_local(graph, bags, plan)
         if exchanges:
             start = next(iter(graph)) if self.early else bags.first
             Lookups(graph, exchanges).write(start)
-        dealt = [node for node in bags.nodes if node not in local]
-        graph.erase_dead(keep=lambda node: node not in dealt)
-        lists = (v for node in dealt for v in node.operands[len(bags.nodes[node]) :])
+        sharded = [node for node in bags.nodes if node not in local]
+        graph.erase_dead(keep=lambda node: node not in sharded)
+        lists = (v for node in sharded for v in node.operands[len(bags.nodes[node]) :])
         graph.erase_unused_inputs(lists)
         graph.erase_unused_parameters()
         return graph
@@ -243,16 +243,16 @@ def _kept_local(graph: Graph, bags: Bags, plan: Plan) -> frozenset[Node]:
     return frozenset(local)
 
 
-def _alike(found: Sequence[Deal], world: World) -> list[tuple[int, ...]]:
+def _alike(found: Sequence[ShardingGroup], world: World) -> list[tuple[int, ...]]:
     """Sort ranks by what they hold: those that hold alike run the same graph."""
     groups: dict[object, list[int]] = {}
     for rank in range(world.ranks):
         key = tuple(
-            tuple(shard.key for shard in deal.places[rank // deal.among])
-            for deal in found
+            tuple(shard.key for shard in group.places[rank // group.among])
+            for group in found
         )
         groups.setdefault(key, []).append(rank)
-    if all(deal.among in (1, world.ranks) for deal in found):
+    if all(group.among in (1, world.ranks) for group in found):
         return [tuple(ranks) for ranks in groups.values()]
     return [part for ranks in groups.values() for part in _by_nodes(ranks, world)]
 

@@ -1,6 +1,6 @@
-"""Writes the look-ups of sharded tables as one rank runs them: TorchRec's.
+"""Writes the lookups of sharded tables as one rank runs them: TorchRec's.
 
-The rank's samples are dealt to the ranks that have the tables (`KJTAllToAll`), which
+The rank's samples are sent to the ranks that have the tables (`KJTAllToAll`), which
 look up the samples of all ranks at once; where ranks share the rows of a table, what
 each has found is added up (`PooledEmbeddingsReduceScatter`), and every rank gets the
 rows of its samples (`PooledEmbeddingsAllToAll`), joined along the columns.
@@ -17,7 +17,7 @@ from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, TensorType, Value
 from perfc.ir.dims import Dim, floor_div, maximum, total
 from perfc.ir.ops.wire import encoded
 from perfc.passes.embeddings.codec import Codec
-from perfc.passes.embeddings.sharded_tables import Bags, Deal, Shard
+from perfc.passes.embeddings.sharded_tables import Bags, Shard, ShardingGroup
 from perfc.passes.graphs import (
     Tape,
     typed,
@@ -31,12 +31,12 @@ _SPLITS = DTYPES["i64"]
 
 @attrs.frozen(eq=False)
 class Exchange:
-    """One way of dealing tables, as one rank takes part in it.
+    """One rank's side of a sharding group: input dist, lookup, output dist.
 
     Attributes:
         tape: Where it is written.
-        bags: The look-ups of the model.
-        deal: Which place has what.
+        bags: The lookups of the model.
+        group: Which place has what.
         place: The place of this rank.
         codec: What pooled rows are on their way; None for what they are.
         functional: Whether the collective that brings rows is no request.
@@ -45,7 +45,7 @@ class Exchange:
 
     tape: Tape
     bags: Bags
-    deal: Deal
+    group: ShardingGroup
     place: int
     codec: Codec | None
     functional: bool = False
@@ -53,14 +53,14 @@ class Exchange:
     def send(self) -> Value:
         """Write it up to the collective that brings the rows of this rank's samples."""
         indices, offsets = self._distribute()
-        sent, among = self._look_up(indices, offsets), len(self.deal.places) > 1
-        if self.deal.among > 1 and self._own:
+        sent, among = self._look_up(indices, offsets), len(self.group.places) > 1
+        if self.group.among > 1 and self._own:
             sent = self._summed(sent)
         return self._exchanged(self._encoded(sent, self.codec)) if among else sent
 
     def _summed(self, sent: Value) -> Value:
         """Add up what the ranks of this one's place have found."""
-        last, codec = len(self.deal.places) == 1, self._codec_of_sums
+        last, codec = len(self.group.places) == 1, self._codec_of_sums
         scattered = {**self._place(), **self._request(last=last)}
         coded = self._encoded(sent, codec)
         found = self._named("output").op("reduce_scatter", coded, **scattered)
@@ -68,12 +68,12 @@ class Exchange:
 
     def receive(self, got: Value) -> list[tuple[Shard, Value]]:
         """Write what follows; return the pooled rows of each shard, [batch, dim]."""
-        among = len(self.deal.places) > 1
+        among = len(self.group.places) > 1
         codec = self.codec if among else self._codec_of_sums
         got = self._decoded("dequantize", got, codec)
         if among:
             got = self._joined(got)
-        shards = self.deal.shards
+        shards = self.group.shards
         if len(shards) == 1:
             return [(shards[0], got)]
         sizes, tape = tuple(shard.dim for shard in shards), self._named("split")
@@ -100,18 +100,18 @@ class Exchange:
         if codec is None or codec.keeps(self._rows):
             return got
         shape = typed(got).shape
-        if len(self.deal.places) > 1 and what == "dequantize":
+        if len(self.group.places) > 1 and what == "dequantize":
             shape = (self.bags.batch * sum(self._widths),)
         own: dict[str, AttrValue] = {"dtype": self._rows, "shape": shape}
         return self._named(what).op("decode_rows", got, **codec.attributes, **own)
 
     @property
     def _own(self) -> Sequence[Shard]:
-        return self.deal.places[self.place]
+        return self.group.places[self.place]
 
     def _named(self, what: str) -> Tape:
         tape = self.tape
-        tape.stem = f"{self.deal.name}.{what}"
+        tape.stem = f"{self.group.name}.{what}"
         tape.location = attrs.evolve(tape.location, name=tape.stem)
         return tape
 
@@ -121,26 +121,26 @@ class Exchange:
         The host learns how many indices come from an exchange of their numbers, for
         which it waits.
         """
-        deal, graph = self.deal, self.tape.graph
-        features = self.bags.batch * len(deal.shards)
-        of_all = total(shard.table.lookups for shard in deal.shards)
+        group, graph = self.group, self.tape.graph
+        features = self.bags.batch * len(group.shards)
+        of_all = total(shard.table.lookups for shard in group.shards)
         dtype = self.bags.index_type
         lengths = graph.add_input(
-            graph.fresh_name(f"{deal.name}.lengths"), TensorType(LENGTHS, (features,))
+            graph.fresh_name(f"{group.name}.lengths"), TensorType(LENGTHS, (features,))
         )
         indices = graph.add_input(
-            graph.fresh_name(f"{deal.name}.indices"), TensorType(dtype, (of_all,))
+            graph.fresh_name(f"{group.name}.indices"), TensorType(dtype, (of_all,))
         )
-        if deal.among > 1:
+        if group.among > 1:
             bucketized = self._named("input").ops(
-                "bucketize_bags", 2, lengths, indices, buckets=deal.among
+                "bucketize_bags", 2, lengths, indices, buckets=group.among
             )
             lengths, indices = bucketized
         self._exchange_splits(lengths)
-        counts = [self.bags.batch * deal.among * len(s) for s in deal.places]
-        wanted = [total(shard.table.lookups for shard in s) for s in deal.places]
-        lengths = self._dealt("lengths", lengths, counts)
-        indices = self._dealt("indices", indices, wanted)
+        counts = [self.bags.batch * group.among * len(s) for s in group.places]
+        wanted = [total(shard.table.lookups for shard in s) for s in group.places]
+        lengths = self._distributed("lengths", lengths, counts)
+        indices = self._distributed("indices", indices, wanted)
         if not self._own:
             return lengths, indices
         regrouped = self._named("input").ops(
@@ -148,21 +148,21 @@ class Exchange:
             2,
             lengths,
             indices,
-            ranks=deal.ranks,
+            ranks=group.ranks,
             features=len(self._own),
         )
         return regrouped[0], regrouped[1]
 
     def _exchange_splits(self, lengths: Value) -> None:
         """Tell each rank how many lengths and indices it gets."""
-        tape, ranks = self._named("splits"), self.deal.ranks
+        tape, ranks = self._named("splits"), self.group.ranks
         sums = tape.op("reduce", lengths, kind="sum", axes=(0,), keepdims=True)
         splits = tape.op("cast", sums, dtype=_SPLITS)
         listed = tape.op("tile", splits, tape.integers(2 * ranks))
         got = tape.op("all_to_all", listed, **self._all())
-        tape.effect("item", (got,), f"{self.deal.name}.splits.item")
+        tape.effect("item", (got,), f"{self.group.name}.splits.item")
 
-    def _dealt(self, what: str, sent: Value, by_place: Sequence[Dim]) -> Value:
+    def _distributed(self, what: str, sent: Value, by_place: Sequence[Dim]) -> Value:
         """Send every place its part of a list of which all ranks have as much.
 
         Args:
@@ -171,7 +171,9 @@ class Exchange:
             by_place: What of it each place gets.
 
         """
-        got = [floor_div(part * self.deal.ranks, self.deal.among) for part in by_place]
+        got = [
+            floor_div(part * self.group.ranks, self.group.among) for part in by_place
+        ]
         tape, shape = self._named(what), (got[self.place],)
         attributes = {**self._all(), **self._slowest(sent, got)}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
@@ -194,12 +196,12 @@ class Exchange:
         graph = self.tape.graph
         if not self._own:
             dtype = typed(self.bags.first.operands[0]).dtype
-            name = graph.fresh_name(f"{self.deal.name}.nothing")
+            name = graph.fresh_name(f"{self.group.name}.nothing")
             return graph.add_parameter(name, TensorType(dtype, (0,)))
         weights = [self._weight(shard) for shard in self._own]
         attributes: dict[str, AttrValue] = {
             **dict(self.bags.first.attributes),
-            "tables": tuple(shard.record(self.deal.name) for shard in self._own),
+            "tables": tuple(shard.record(self.group.name) for shard in self._own),
             "has_offsets": True,
             "include_last_offset": True,
         }
@@ -217,7 +219,7 @@ class Exchange:
     @property
     def _widths(self) -> list[int]:
         """Columns of each place."""
-        return [sum(shard.dim for shard in place) for place in self.deal.places]
+        return [sum(shard.dim for shard in place) for place in self.group.places]
 
     def _exchanged(self, sent: Value) -> Value:
         """Send every rank the rows of its samples, as one list."""
@@ -240,7 +242,7 @@ class Exchange:
     def _request(self, *, last: bool) -> dict[str, AttrValue]:
         """Let the last collective be waited for where rows are read first.
 
-        TorchRec waits for what follows a look-up at once where another follows that.
+        TorchRec waits for what follows a lookup at once where another follows that.
         """
         return {"request": True} if last and not self.functional else {}
 
@@ -260,29 +262,29 @@ class Exchange:
 
     def _all(self) -> dict[str, AttrValue]:
         """Name the communicator of all ranks."""
-        return {"group": "emb", "ranks": self.deal.ranks}
+        return {"group": "emb", "ranks": self.group.ranks}
 
     def _place(self) -> dict[str, AttrValue]:
         """Name that of the ranks that share this one's place."""
-        if len(self.deal.places) == 1:
+        if len(self.group.places) == 1:
             return self._all()
-        return {"group": f"emb.node{self.place}", "ranks": self.deal.among}
+        return {"group": f"emb.node{self.place}", "ranks": self.group.among}
 
     def _across(self) -> dict[str, AttrValue]:
         """Name that of the ranks at this one's position in all places."""
-        if self.deal.among == 1:
+        if self.group.among == 1:
             return self._all()
-        ranks, stride = len(self.deal.places), self.deal.among
+        ranks, stride = len(self.group.places), self.group.among
         return {"group": "emb.nodes", "ranks": ranks, "stride": stride}
 
 
 @attrs.define(eq=False)
 class Lookups:
-    """All exchanges of one rank, in place of the look-ups of its model.
+    """All exchanges of one rank, in place of the lookups of its model.
 
     Attributes:
         graph: The graph of the rank.
-        exchanges: What takes the place of the look-ups.
+        exchanges: What takes the place of the lookups.
 
     """
 
@@ -291,7 +293,7 @@ class Lookups:
     _sent: list[Value] = attrs.field(factory=list[Value], init=False)
 
     def write(self, start: Node) -> None:
-        """Send in front of *start*, receive in front of who reads rows first."""
+        """Send before *start*, receive before who reads rows first."""
         bags = self.exchanges[0].bags
         rows = {value for node in bags.nodes for value in node.results}
         readers = (n for n in self.graph if not rows.isdisjoint(n.operands))

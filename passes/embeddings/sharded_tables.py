@@ -63,7 +63,7 @@ class EmbeddingTable:
 
 @attrs.frozen(eq=False)
 class Bags:
-    """The look-ups of a graph that can be dealt to ranks: they are alike.
+    """The lookups of a graph that can be sharded: they are alike.
 
     Attributes:
         nodes: The lookups, with the tables of each.
@@ -79,7 +79,7 @@ class Bags:
         """Find them.
 
         Raises:
-            UnsupportedModelError: there are none, or they cannot be dealt.
+            UnsupportedModelError: there are none, or they cannot be sharded.
 
         """
         inputs, weights = frozenset(graph.inputs), frozenset(graph.parameters)
@@ -98,7 +98,7 @@ class Bags:
 
     @property
     def tables(self) -> list[EmbeddingTable]:
-        """All tables, in the order of their look-ups."""
+        """All tables, in the order of their lookups."""
         return [table for tables in self.nodes.values() for table in tables]
 
     @property
@@ -133,7 +133,7 @@ def _tables(
     """Yield the tables of a lookup.
 
     Raises:
-        UnsupportedModelError: it cannot be dealt to ranks.
+        UnsupportedModelError: it cannot be sharded.
 
     """
     attributes = node.attributes
@@ -236,8 +236,8 @@ class Shard:
 
 
 @attrs.frozen(eq=False)
-class Deal:
-    """Tables that are dealt to places in one way: one input and one output exchange.
+class ShardingGroup:
+    """Shards that share one input and one output exchange: those of a sharding type.
 
     Attributes:
         name: What it is called: the sharding type.
@@ -261,9 +261,9 @@ class Deal:
         return [shard for shards in self.places for shard in shards]
 
 
-def deals(
+def sharding_groups(
     tables: Sequence[EmbeddingTable], plan: Mapping[str, Placement], world: World
-) -> list[Deal]:
+) -> list[ShardingGroup]:
     """Sort the shards of all tables by how and where they go."""
     ways = (
         ("table_wise", ("table_wise", "column_wise"), world.ranks, 1),
@@ -275,20 +275,20 @@ def deals(
             world.per_node,
         ),
     )
-    found: list[Deal] = []
+    found: list[ShardingGroup] = []
     for name, kinds, places, among in ways:
-        dealt: list[list[Shard]] = [[] for _ in range(places)]
+        shards: list[list[Shard]] = [[] for _ in range(places)]
         for table in tables:
             placement = plan[table.name]
             if placement.kind in kinds:
-                _deal(table, placement.places or (0,), among, dealt)
-        if any(dealt):
-            found.append(Deal(name, among, tuple(map(tuple, dealt))))
+                _assign(table, placement.places or (0,), among, shards)
+        if any(shards):
+            found.append(ShardingGroup(name, among, tuple(map(tuple, shards))))
     return found
 
 
-def _deal(
-    table: EmbeddingTable, places: Sequence[int], among: int, dealt: list[list[Shard]]
+def _assign(
+    table: EmbeddingTable, places: Sequence[int], among: int, shards: list[list[Shard]]
 ) -> None:
     for part, place in enumerate(places):
-        dealt[place].append(Shard(table, part, len(places), among))
+        shards[place].append(Shard(table, part, len(places), among))

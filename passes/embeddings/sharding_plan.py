@@ -78,7 +78,7 @@ planner of TorchRec. Now that is 128, by which most tables are not cut at all un
 
 @attrs.frozen
 class World:
-    """The ranks that tables are dealt to.
+    """The ranks that tables are sharded over.
 
     Attributes:
         ranks: How many.
@@ -102,7 +102,7 @@ class TableSize:
     Attributes:
         name: What plans call it: its parameter, without `.weight`.
         dim: Columns.
-        load: What a look-up moves, in any unit: columns x rows of a bag.
+        load: What a lookup moves, in any unit: columns x rows of a bag.
 
     """
 
@@ -141,7 +141,7 @@ Plan = Mapping[str, Placement]
 
 
 def check_parts(tables: int, ranks: int) -> None:
-    """Refuse more tables and ranks than can be dealt soon.
+    """Refuse more tables and ranks than can be sharded soon.
 
     Raises:
         BudgetError: they have more parts than the budget allows.
@@ -161,7 +161,7 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
     """
     check_parts(len(tables), world.ranks)
     if text in NAMED_PLANS:
-        return _dealt(NAMED_PLANS[text], tables, world)
+        return _placed(NAMED_PLANS[text], tables, world)
     if text.lstrip().startswith("{"):
         return read_plan(text, tables, world, "plan")
     path = Path(text)
@@ -189,8 +189,8 @@ def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -
     return _PlanFile(name, text, world).read(tables)
 
 
-def _dealt(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
-    """Deal out all tables alike, the heaviest first, each to where least is yet."""
+def _placed(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
+    """Shard all tables alike, the heaviest first, each to where least is yet."""
     if kind in _EVERYWHERE:
         return {table.name: Placement(kind) for table in tables}
     loads = [0.0] * (world.nodes if kind in ON_NODES else world.ranks)

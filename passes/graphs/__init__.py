@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from perfc.passes.graphs.looked_up_tables import (
         change_tables,
         listed,
-        look_ups,
         require_table,
         require_updated_in_place,
+        table_lookups,
         table_names,
         tables_off_device,
     )
@@ -50,7 +50,7 @@ else:
             "looked_up_tables": (
                 "change_tables",
                 "listed",
-                "look_ups",
+                "table_lookups",
                 "require_table",
                 "require_updated_in_place",
                 "table_names",
@@ -102,12 +102,12 @@ __all__ = [
     "is_training_step",
     "letters_of",
     "listed",
-    "look_ups",
     "number_of",
     "parse_term",
     "require_table",
     "require_updated_in_place",
     "stated_host_s",
+    "table_lookups",
     "table_names",
     "tables_off_device",
     "typed",

@@ -14,8 +14,8 @@ Change = Callable[[str, Record], Record]
 """Function from a table's name, empty where unsaid, and its record to a new record."""
 
 
-def look_ups(program: Program) -> list[tuple[Graph, Node]]:
-    """Return the look-ups in tables, and their gradients.
+def table_lookups(program: Program) -> list[tuple[Graph, Node]]:
+    """Return the lookups in tables, and their gradients.
 
     Raises:
         UsageError: there are none.
@@ -51,7 +51,7 @@ def require_table(program: Program, table: str, known: Sequence[str]) -> str:
 
 
 def change_tables(nodes: Sequence[tuple[Graph, Node]], change: Change) -> None:
-    """Change what look-ups say of their tables."""
+    """Change what lookups say of their tables."""
     for graph, node in nodes:
         tables = node.attributes.records("tables")
         names = _names(node) or [""] * len(tables)
@@ -61,7 +61,7 @@ def change_tables(nodes: Sequence[tuple[Graph, Node]], change: Change) -> None:
 
 
 def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
-    """Refuse tables in host memory that an optimizer updates, not their look-up.
+    """Refuse tables in host memory that an optimizer updates, not their lookup.
 
     Raises:
         UsageError: there is one.
@@ -71,7 +71,7 @@ def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
     for name in hosted:
         kinds = ", ".join(OPTIMIZER_STATES)
         msg = (
-            f"table {name!r} is in host memory, where only batched look-ups update "
+            f"table {name!r} is in host memory, where only batched lookups update "
             f"tables (with {kinds}); batch them (--pass batch-embeddings, or a "
             "workload's embedding=batched), or leave the table in device memory"
         )

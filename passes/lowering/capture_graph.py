@@ -78,7 +78,7 @@ def captured(graph: LaunchGraph) -> LaunchGraph:
 
 @attrs.define(eq=False)
 class _Capture:
-    """Copies the tasks of *source*, those of its middle behind one call.
+    """Copies the tasks of *source*, those of its middle after one call.
 
     Attributes:
         source: The launches, op after op.
@@ -126,7 +126,7 @@ class _Capture:
             self.copy.add(task)
 
     def _launch(self, tasks: range) -> None:
-        """Put the device tasks behind one call, without what the host did."""
+        """Put the device tasks after one call, without what the host did."""
         source, result = self.source, self.copy.result
         for task in tasks:
             if source.kind[task] is TaskKind.SYNC:

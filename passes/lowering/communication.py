@@ -3,7 +3,7 @@
 As `ProcessGroupNCCL` does it. A collective goes to the stream of its communicator. If
 something on the device has computed its operand, an event is recorded on the compute
 stream and the communication stream waits for it: for all that was issued before, as in
-PyTorch. Behind the kernel another event is recorded. The compute stream waits for that
+PyTorch. After the kernel another event is recorded. The compute stream waits for that
 one right before the first kernel that reads the result, be it through views; nothing
 else waits. The host never does.
 """

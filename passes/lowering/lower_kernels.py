@@ -60,8 +60,8 @@ class LowerKernels(Pass):
     Attributes:
         inputs: Where the inputs are: `host-pinned` (copied while the host goes
             on), `host-pageable` (the host waits for each copy), or `device`.
-        tf32: Whether fp32 products and convolutions use TF32 where the target has
-            it. PyTorch's default is not to for products, but to for convolutions.
+        tf32: Whether fp32 GEMMs and convolutions use TF32 where the target has
+            it. PyTorch's default is not to for GEMMs, but to for convolutions.
         fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
             does; else a kernel copies the bias into the output first.
         spelled_out: Whether attention, norms and activations that the source
@@ -72,7 +72,7 @@ class LowerKernels(Pass):
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`,
             as since PyTorch 2.1; else by three times as many steps.
         attention: Which kernels compute attention where they can: `flash-1`, `flash-2`,
-            `flash-3` (on Hopper), `cudnn`, `efficient` or `math` (plain products); with
+            `flash-3` (on Hopper), `cudnn`, `efficient` or `math` (plain GEMMs); with
             `auto`, and elsewhere, those that PyTorch takes: its own flash attention,
             which is version 2, or the memory-efficient kernel. Software of 2023 ran
             version 1.
@@ -126,8 +126,8 @@ class LowerKernels(Pass):
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
 
-    def _fp32_products(self, target: Target | None) -> str:
-        """Return the mode of fp32 products: rocBLAS takes AMD's matrix cores.
+    def _fp32_gemms(self, target: Target | None) -> str:
+        """Return the mode of fp32 GEMMs: rocBLAS takes AMD's matrix cores.
 
         TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
         libraries have nothing to win by its kernels, which turn layouts besides.
@@ -145,7 +145,7 @@ class LowerKernels(Pass):
     def _settings(self, target: Target | None) -> Settings:
         rates: Container[str] = () if target is None else target.device.flops_per_s
         settings = Settings(
-            self._fp32_products(target),
+            self._fp32_gemms(target),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",
@@ -240,7 +240,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         sm_count=as_known(target).device.sm_count,
         newer_than_volta=newer,
         on_cpu=device.synchronous,
-        gpu=as_known(target) if settings.fp32_products == "tf32" else None,
+        gpu=as_known(target) if settings.fp32_gemms == "tf32" else None,
     )
 
 

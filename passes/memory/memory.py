@@ -135,7 +135,7 @@ def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
     if not keeps:
         return keeps
     for op in graph.ops:
-        if op.node in keeps and not fused_nodes(op):  # and a loop behind its kernel
+        if op.node in keeps and not fused_nodes(op):  # and a loop after its kernel
             keeps[op.node] |= {op.node}
     return keeps
 

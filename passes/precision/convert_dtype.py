@@ -48,8 +48,8 @@ class ConvertDtype(Transform):
 
     As `model.to(torch.bfloat16)`: float inputs, parameters and all that follows from
     them have the type; integers, quantised and 8-bit tensors stay. With *autocast*, as
-    `torch.autocast("cuda", torch.bfloat16)`: parameters and inputs stay fp32, products,
-    convolutions, attention and recurrent layers get casts in front of their fp32
+    `torch.autocast("cuda", torch.bfloat16)`: parameters and inputs stay fp32, GEMMs,
+    convolutions, attention and recurrent layers get casts before their fp32
     operands, ops that need the range get casts to fp32 or compute in it, and others
     take the widest type of what they read. A parameter is cast once an iteration.
 
@@ -142,7 +142,7 @@ def _autocast(
 
 @attrs.define(eq=False)
 class _Autocast:
-    """Puts casts in front of nodes, in program order.
+    """Puts casts before nodes, in program order.
 
     Attributes:
         graph: The graph.

@@ -1,8 +1,8 @@
 """What exported or spelled-out attention looks like, and how it is recognised.
 
-From its last product backwards: values; the softmax, behind a guard against rows
+From its last matmul backwards: values; the softmax, behind a guard against rows
 that are all hidden; masks, added or chosen by `where`; a scale, before the first
-product or after it; that product, of queries and transposed keys.
+matmul or after it; that matmul, of queries and transposed keys.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Scores:
 def match_attention(
     root: Node, elements: Mapping[Value, tuple[Dim, ...]]
 ) -> Attention | None:
-    """Return the attention that ends in the product *root*, or None."""
+    """Return the attention that ends in the matmul *root*, or None."""
     trail = Trail(elements)
     trail.step(root.results[0], "matmul")
     weights, values = root.operands[:2]
@@ -76,13 +76,13 @@ def match_attention(
     if softmax is None or root.results[0].type is None:
         return None
     scores = _Scores()
-    product = _product(trail, softmax.operands[0], scores)
-    if product is None or len(scores.hides) > 1:
+    matmul = _matmul(trail, softmax.operands[0], scores)
+    if matmul is None or len(scores.hides) > 1:
         return None
-    if not same_shape(softmax.operands[0], product.results[0]):
+    if not same_shape(softmax.operands[0], matmul.results[0]):
         return None  # a mask that makes the scores larger
-    queries, q_scale = _scaled(trail, product.operands[0])
-    turned_keys, k_scale = _scaled(trail, product.operands[1])
+    queries, q_scale = _scaled(trail, matmul.operands[0])
+    turned_keys, k_scale = _scaled(trail, matmul.operands[1])
     keys, turned = _keys(trail, turned_keys)
     if not _fits(root, queries, turned_keys, values):
         return None
@@ -98,7 +98,7 @@ def match_attention(
         attributes["mask_hides"] = True
     inside = tuple(trail.inside)
     if not fused:
-        letters = _Letters(trail, queries, turned_keys, values, softmax, product)
+        letters = _Letters(trail, queries, turned_keys, values, softmax, matmul)
         attributes["spelled_out"] = calls(inside, letters)
     masks = tuple(scores.masks)
     return Attention(queries, keys, values, masks, turned, attributes, inside)
@@ -122,8 +122,8 @@ def _softmax(trail: Trail, value: Value) -> Node | None:
     return node if last and rank in _RANKS else None
 
 
-def _product(trail: Trail, value: Value, scores: _Scores) -> Node | None:
-    """Follow the scores back to the product; note scale and masks on the way."""
+def _matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
+    """Follow the scores back to the matmul; note scale and masks on the way."""
     value = trail.through(value, CASTS)
     node = value.producer
     if node is None:
@@ -131,19 +131,19 @@ def _product(trail: Trail, value: Value, scores: _Scores) -> Node | None:
     if node.op == "matmul":
         return trail.step(value, "matmul")
     if node.op in ("mul", "div"):
-        return _scaled_product(trail, value, scores)
+        return _scaled_matmul(trail, value, scores)
     unscaled = math.isclose(scores.scale, 1.0)  # a mask under a scale is scaled, too
     if node.op == "add" and unscaled:
         return _added(trail, node, scores)
     return _chosen(trail, node, scores) if node.op == "where" and unscaled else None
 
 
-def _scaled_product(trail: Trail, value: Value, scores: _Scores) -> Node | None:
+def _scaled_matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
     inner, scale = _scaled(trail, value)
     if inner is value:
         return None
     scores.scale *= scale
-    return _product(trail, inner, scores)
+    return _matmul(trail, inner, scores)
 
 
 def _scaled(trail: Trail, value: Value) -> tuple[Value, float]:
@@ -159,10 +159,10 @@ def _added(trail: Trail, node: Node, scores: _Scores) -> Node | None:
     trail.step(node.results[0], "add")
     for inner, mask in orders(node):
         mark, before = len(trail.inside), attrs.evolve(scores)
-        product = _product(trail, inner, scores)
-        if product is not None:
+        matmul = _matmul(trail, inner, scores)
+        if matmul is not None:
             _note_mask(trail, mask, scores)
-            return product
+            return matmul
         del trail.inside[mark:]
         scores.scale, scores.causal = before.scale, before.causal
     return None
@@ -210,7 +210,7 @@ def _chosen(trail: Trail, node: Node, scores: _Scores) -> Node | None:
         return None
     scores.masks.append(mask)
     scores.hides.add(hides)
-    return _product(trail, shown, scores)
+    return _matmul(trail, shown, scores)
 
 
 def _keys(trail: Trail, value: Value) -> tuple[Value, bool]:
@@ -265,7 +265,7 @@ def _shared(trail: Trail, value: Value) -> Value:
 def _fits(root: Node, queries: Value, turned: Value, values: Value) -> bool:
     """Whether queries, keys and values are of one batch, none of them broadcast.
 
-    They are floats: a quantised product has zero points, too.
+    They are floats: a quantised matmul has zero points, too.
     """
     if queries.type is None or not queries.type.dtype.is_float:
         return False
@@ -298,7 +298,7 @@ class _Letters:
     keys: Value
     values: Value
     softmax: Node
-    product: Node
+    matmul: Node
 
     def __call__(self, value: Value) -> str | None:
         if self.trail.uniform(value) is not None:
@@ -313,6 +313,6 @@ class _Letters:
     def _scaled(self, value: Value) -> tuple[Value, ...]:
         return tuple(
             operand
-            for operand in self.product.operands
+            for operand in self.matmul.operands
             if operand.producer is not None and value in operand.producer.operands
         )

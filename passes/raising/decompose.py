@@ -25,7 +25,7 @@ from perfc.passes.graphs import (
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
 _HEADS = 1
 _BATCHED = 3
-"""Axes of a product of many matrices: `bmm`."""
+"""Axes of a matmul of many matrices: `bmm`."""
 _MASK = 3
 _PAIR = 2
 
@@ -37,7 +37,7 @@ def take_apart(tape: Tape) -> None:
 
 
 def fold_batches(tape: Tape) -> None:
-    """Put what PyTorch's `matmul` does in place of products of several batch axes.
+    """Put what PyTorch's `matmul` does in place of matmuls of several batch axes.
 
     It views its operands with one, or copies those that cannot be viewed so. These
     copies are what backward reads: nothing is copied twice.
@@ -117,7 +117,7 @@ def _folded(call: _Call) -> Value:
 
 
 def _paired(call: _Call) -> Value:
-    """Write a product for each pair."""
+    """Write a matmul for each pair."""
     ranks = [typed(value).rank for value in call.operands]
     terms, out = einsum_labels(call.node.attributes.text("equation"), ranks)
     letters = letters_of(terms)
@@ -157,7 +157,7 @@ def _rms_norm(call: _Call) -> Value:
 
 
 def _attention(call: _Call) -> Value | None:
-    """Two products around a softmax; a causal mask is a tensor that is added."""
+    """Two matmuls around a softmax; a causal mask is a tensor that is added."""
     q, k, v, *masks = call.operands
     if typed(q).rank > _MASK and typed(q).shape[_HEADS] != typed(k).shape[_HEADS]:
         return None

@@ -58,7 +58,7 @@ class _Matcher:
     graph: Graph
 
     def step(self, node: Node) -> None:
-        """Put the op that *node* ends the formula of in front of it."""
+        """Put the op that *node* ends the formula of before it."""
         if node.op not in _ROOTS or len(node.results) != 1:
             return
         raised = self._special(node) or self._formula(node)
@@ -69,15 +69,15 @@ class _Matcher:
         return self._norm(node) or self._label_loss(node) or self._linear(node)
 
     def _linear(self, node: Node) -> bool:
-        """A bias that is added to a view of the product, by the product's kernel."""
+        """A bias that is added to a view of the matmul, by the matmul's kernel."""
         found = _first(LINEAR, node.results[0])
         if found is None or found.values["b"] not in self.graph.parameters:
             return False
-        product, view = found.first("matmul"), found.first("reshape")
+        matmul, view = found.first("matmul"), found.first("reshape")
         x, weight, bias = (found.values[name] for name in "xwb")
         if any(v.type is None or v.type.rank != r for v, r in ((weight, 2), (bias, 1))):
             return False
-        name = self.graph.fresh_name(f"{product.results[0].name}.linear")
+        name = self.graph.fresh_name(f"{matmul.results[0].name}.linear")
         made = self.graph.add(
             "linear",
             (x, weight, bias),
@@ -85,7 +85,7 @@ class _Matcher:
             {"weight_is_kn": True},
             location=node.location,
         ).results[0]
-        made.type = product.results[0].type
+        made.type = matmul.results[0].type
         operands = (made, *view.operands[1:])
         self._replace(node, "reshape", operands, dict(view.attributes), node.results)
         return True

@@ -91,8 +91,8 @@ _COLUMN = "unsqueeze(t)"
 def _attention(scores: str) -> str:
     """Attention as the exporter spells it out; rows that see nothing become zeros."""
     shares = f"where(not(reduce(not(equal({scores}, ?)))), 0, softmax({scores}))"
-    products = f"matmul(reshape(expand({shares})), reshape(expand(v)))"
-    return f"transpose(transpose(reshape({products})))"
+    matmuls = f"matmul(reshape(expand({shares})), reshape(expand(v)))"
+    return f"transpose(transpose(reshape({matmuls})))"
 
 
 FORMULAS: tuple[Formula, ...] = (

@@ -15,7 +15,7 @@ from perfc.passes.raising.pattern import Raised, raise_patterns
 
 @attrs.frozen
 class RaiseAttention(Transform):
-    """Turn two products around a softmax, scaled and masked, into `attention`.
+    """Turn two matmuls around a softmax, scaled and masked, into `attention`.
 
     Both exporters write `F.scaled_dot_product_attention` out below opset 23, and
     models spell attention out themselves. It becomes one op either way. What

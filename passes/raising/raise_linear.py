@@ -19,7 +19,7 @@ _FOLDED_NAME = "onnx::MatMul_"
 
 @attrs.frozen
 class RaiseLinear(Transform):
-    """Turn a product with a 2-D parameter, and the bias after it, into `linear`.
+    """Turn a matmul with a 2-D parameter, and the bias after it, into `linear`.
 
     ONNX has no linear layer for more than two axes: exporters write `MatMul`
     with the transposed weight, and `Add`. A bias that the source adds itself,
@@ -47,12 +47,12 @@ class _Matcher:
 
     def match(self, node: Node) -> Raised | None:
         if node.op == "matmul":
-            return self._product(node)
-        for product, bias in orders(node):
+            return self._matmul(node)
+        for matmul, bias in orders(node):
             trail = Trail(self.elements)
             trail.step(node.results[0], "add")
-            inner = trail.step(product, "matmul")
-            raised = None if inner is None else self._product(inner)
+            inner = trail.step(matmul, "matmul")
+            raised = None if inner is None else self._matmul(inner)
             if raised is None or not self._is_bias(bias, node):
                 continue
             if one_call(trail.inside) is not False:
@@ -70,7 +70,7 @@ class _Matcher:
             and value.type.shape == out.shape[-1:]
         )
 
-    def _product(self, node: Node) -> Raised | None:
+    def _matmul(self, node: Node) -> Raised | None:
         if len(node.operands) != 2:
             return None
         x, weight = node.operands

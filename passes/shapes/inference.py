@@ -161,7 +161,7 @@ class Inference:
         return found
 
     def _shared(self, result: Abstract | None) -> Abstract | None:
-        """Make equal types one object, as those of inputs are: look-ups are many."""
+        """Make equal types one object, as those of inputs are: lookups are many."""
         if result is None:
             return None
         type_ = self._types.get(result.type)
@@ -184,7 +184,7 @@ class Inference:
         return assumed
 
     def _told_by_reader(self, value: Value) -> TensorType | None:
-        """Return the type declared behind ops that keep the shape, if there is one."""
+        """Return the type declared after ops that keep the shape, if there is one."""
         for _ in range(_MAX_STEPS):
             readers = [
                 use.node

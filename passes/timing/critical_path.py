@@ -106,7 +106,7 @@ def _segments(
     lag_s = np.full(len(path), timeline.latency_s)
     idle = np.flatnonzero((start_s > free_s) & ~launched)
     neighbours = zip(before[idle].tolist(), path[idle].tolist(), strict=True)
-    lag_s[idle] = [_gap_behind_s(timeline, *tasks) for tasks in neighbours]
+    lag_s[idle] = [_gap_after_s(timeline, *tasks) for tasks in neighbours]
     wait = np.where(launched, _NUMBER[SegmentKind.LAUNCH], _NUMBER[SegmentKind.IDLE])
     lasts = np.stack([start_s > free_s, duration_s > 0], axis=1).ravel()
     return SegmentTable(
@@ -127,8 +127,8 @@ def _on_host(hosted: Sequence[HostedLaunches]) -> NDArray[np.bool_]:
     return np.concatenate(masks)
 
 
-def _gap_behind_s(timeline: Timeline, before: int, task: int) -> float:
-    """Return the gap behind *before*, which decides the start of *task*.
+def _gap_after_s(timeline: Timeline, before: int, task: int) -> float:
+    """Return the gap after *before*, which decides the start of *task*.
 
     That of a collective may be decided on the stream of another member.
     """

@@ -7,7 +7,7 @@ it may end. All are linear in tasks and edges.
 
 What the rules leave open is fixed here:
 
-- a kernel, copy or collective leaves the target's stream gap behind the task
+- a kernel, copy or collective leaves the target's stream gap after the task
   right before it on its stream if that one is busy too, or its graph gap if one
   call issued both; a record or a wait in between takes the place of the gap;
 - on a synchronous device (a CPU) a kernel runs inside its call: the next task of
@@ -204,10 +204,10 @@ def _gaps_s(
 ) -> list[float]:
     """Return the gap after the predecessor of each task: where both are busy."""
     busy = task_mask(graph, BUSY_KINDS)
-    behind_busy = busy & (before >= 0) & busy[before]
+    after_busy = busy & (before >= 0) & busy[before]
     issue = integers(graph.issue)
     of_one_call = (issue >= 0) & (issue == issue[before])
-    which = np.where(behind_busy, np.where(of_one_call, 2, 1), 0)
+    which = np.where(after_busy, np.where(of_one_call, 2, 1), 0)
     gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
     # The same three numbers again and again, not as many as there are tasks.
     return [*map(gaps_s.__getitem__, which.tolist())]

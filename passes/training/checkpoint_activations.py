@@ -35,7 +35,7 @@ class CheckpointActivations(Transform):
     of a norm that backward needs, and backward reads what that makes. What leaves a
     segment is kept, because whoever reads it keeps it. Parameters that `fsdp` gathers
     are read as they are: whether they are gathered again is for `regather` to say. Run
-    it behind the pass `training`, and before `regather` and `pipeline-parallel`.
+    it after the pass `training`, and before `regather` and `pipeline-parallel`.
 
     Attributes:
         modules: Each module whose path fits is a segment, as `encoder.layer.*`: a
@@ -67,7 +67,7 @@ class CheckpointActivations(Transform):
         graphs = [rank.ops for rank in program.classes if rank.ops is not None]
         if any(is_between_stages(node) for graph in graphs for node in graph):
             msg = (
-                f"{self.name} comes before pipeline-parallel, not behind it: forward "
+                f"{self.name} comes before pipeline-parallel, not after it: forward "
                 "of one microbatch follows backward of others there"
             )
             raise UsageError(msg)
@@ -129,7 +129,7 @@ class CheckpointActivations(Transform):
 
 
 def _recompute(graph: Graph, segments: Sequence[Sequence[Node]]) -> None:
-    """Put a copy of each segment in front of the first node that needs it."""
+    """Put a copy of each segment before the first node that needs it."""
     starts: dict[Node, _Segment] = {}
     for nodes in segments:
         segment = _Segment.of(graph, nodes)

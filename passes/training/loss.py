@@ -29,20 +29,20 @@ from perfc.passes.precision import casts_first
 AUTO = "auto"
 LOSS = "loss"
 _F32, _I64 = DTYPES["f32"], DTYPES["i64"]
-_PRODUCTS = frozenset(("linear", "matmul", "packed_linear"))
+_MATMULS = frozenset(("linear", "matmul", "packed_linear"))
 
 
 def chosen_loss(output: Value) -> str:
     """Return the kind of loss that fits what a model ends with.
 
-    A sigmoid of one number a sample is a probability: `bce`. A product of several
-    numbers a sample is logits: `cross_entropy`. Anything else: `mse`.
+    A sigmoid of one number a sample is a probability: `bce`. Several numbers a
+    sample of a matmul are logits: `cross_entropy`. Anything else: `mse`.
     """
     end, shape = _end(output), typed(output).shape
     if end == "sigmoid" and product(shape[1:]) == 1:
         return "bce"
     classes = shape[-1] if len(shape) > 1 else 1
-    if end in _PRODUCTS and classes != 1:
+    if end in _MATMULS and classes != 1:
         return "cross_entropy"
     return "mse"
 
@@ -52,7 +52,7 @@ def _end(output: Value) -> str:
     node = _unviewed(output)
     if node is not None and node.op == "add":
         before = [p for p in map(_unviewed, node.operands) if p is not None]
-        if len(before) == 1 and before[0].op in _PRODUCTS:
+        if len(before) == 1 and before[0].op in _MATMULS:
             return before[0].op
     return "" if node is None else node.op
 

@@ -127,7 +127,7 @@ def write_step(
 def zero_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
     """Write `zero_grad(set_to_none=False)`; return the gradients, all zeros.
 
-    It stands in front of the backward pass and belongs to it: what follows the first
+    It stands before the backward pass and belongs to it: what follows the first
     node of the optimizer's phase has all gradients.
     """
     tape.location = Location(name="zero_grad", phase=BACKWARD)

@@ -132,7 +132,7 @@ _SPARSE_FLAG: Mapping[str, int] = {
 """Argument of a lookup that says that its gradient is sparse."""
 
 _CALL = re.compile(r"(aten\.\w+)\.\w+\(args = \((.*?)\)")
-"""A call of a look-up, as PyTorch's exporter to ONNX notes it."""
+"""A call of a lookup, as PyTorch's exporter to ONNX notes it."""
 
 _ASKS = re.compile(r"aten\.\w+\.\w+\(.*, sparse=(True|False)\)")
 """A call of a lookup, as the importer of archives notes it."""

@@ -87,7 +87,7 @@ class Training(Transform):
         kept_gradients: Whether gradients stay from step to step, zeroed one by one
             before backward, as `zero_grad(set_to_none=False)` does, PyTorch's default
             until 2.0, and are added to; else each step makes new ones.
-        atomic_updates: Whether batched look-ups update their tables in one kernel that
+        atomic_updates: Whether batched lookups update their tables in one kernel that
             adds lookup by lookup (`sgd`), as the batched embedding of DLRM before
             fbgemm did, whose kernels sort the lookups first.
         sparse_gradients: Whether embedding bags get sparse gradients: `always`,
@@ -353,7 +353,7 @@ def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
 
 
 def _has_own_table(node: Node) -> bool:
-    """Whether a look-up may have a sparse gradient: of one table, not sharded."""
+    """Whether a lookup may have a sparse gradient: of one table, not sharded."""
     tables = node.attributes.records("tables")
     return len(tables) <= 1 and not any("sharding" in table for table in tables)
 

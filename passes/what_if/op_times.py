@@ -35,21 +35,21 @@ _SHORT, _SPREAD = 64, 4
 
 
 def times_of_ops(
-    timeline: Timeline, schedule: Schedule, asked: Sequence[Asked]
+    timeline: Timeline, schedule: Schedule, queries: Sequence[Asked]
 ) -> list[list[float]]:
     """Return when the last task ends, under each change of each op.
 
     Args:
         timeline: Who waits for whom.
         schedule: When the tasks run without a change.
-        asked: Ops, each with tasks, and changes of these.
+        queries: Ops, each with tasks, and changes of these.
 
     """
     flat = _Flat.of(timeline, schedule)
-    found: list[list[float]] = [[] for _ in asked]
+    found: list[list[float]] = [[] for _ in queries]
     windows: list[tuple[Window, int]] = []
     apart: list[int] = []
-    for number, (tasks, _) in enumerate(asked):
+    for number, (tasks, _) in enumerate(queries):
         places = [flat.place[task] for task in tasks]
         window = Window(min(places), max(places))
         length = window.last + 1 - window.first
@@ -59,16 +59,16 @@ def times_of_ops(
             apart.append(number)
     for layer in _layers(windows):
         questions: list[Question] = [
-            (window, [flat.moved(change) for change in asked[number][1]])
+            (window, [flat.moved(change) for change in queries[number][1]])
             for window, number in layer
         ]
         times = times_of_windows(flat.timeline, flat.schedule, questions)
         for (_, number), of_op in zip(layer, times, strict=True):
             found[number] = of_op
-    changes = [change for number in apart for change in asked[number][1]]
+    changes = [change for number in apart for change in queries[number][1]]
     solved = iter(solve_in_batches(timeline, schedule, changes))
     for number in apart:
-        found[number] = [next(solved) for _ in asked[number][1]]
+        found[number] = [next(solved) for _ in queries[number][1]]
     return found
 
 

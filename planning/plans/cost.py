@@ -23,7 +23,7 @@ class Table:
         pooling: Rows that a bag sums up, on average.
         element_bytes: Bytes of an element of a row.
         weighted: Whether rows are multiplied by weights that come with the indices.
-        popularity: How look-ups spread over rows, as `perfc locality` writes it.
+        popularity: How lookups spread over rows, as `perfc locality` writes it.
 
     """
 

@@ -87,7 +87,7 @@ def sharder_plans(
 
 
 def _naive(tables: Sequence[Table], ranks: int, seed: int) -> list[int]:
-    """Deal them out like cards."""
+    """Assign them round robin."""
     return [at % ranks for at in range(len(tables))]
 
 

@@ -3,8 +3,8 @@
 They draw tables of the data sets that Meta published
 (https://github.com/facebookresearch/dlrm_datasets, MIT). **The tables here are not
 those tables**: perfc has only the statistics that come with them, and draws tables of
-which those statistics are true: look-ups of a sample, distinct rows of a batch, and the
-part of look-ups that hit rows seen more than 1,024 times. How pooling and rows spread
+which those statistics are true: lookups of a sample, distinct rows of a batch, and the
+part of lookups that hit rows seen more than 1,024 times. How pooling and rows spread
 over tables is not published: log-normal, correlated by a half, is an assumption.
 """
 

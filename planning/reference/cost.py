@@ -29,7 +29,7 @@ RESOURCES = (
     "backward_comms_s",
     "prefetch_s",
 )
-"""The fields of `Perf`, by the names that look-ups and updates have in all costs."""
+"""The fields of `Perf`, by the names that lookups and updates have in all costs."""
 
 
 def _same_machine(cost: TorchRecCost) -> StorageRules:
@@ -40,7 +40,7 @@ def _same_machine(cost: TorchRecCost) -> StorageRules:
 class TorchRecCost:
     """Prices plans as TorchRec's planner does, for whoever must agree with it.
 
-    A rank takes the sum of the times of its shards, look-ups and collectives one after
+    A rank takes the sum of the times of its shards, lookups and collectives one after
     the other; a step takes as long as the rank that takes longest. Nothing of the
     model but its tables counts.
 

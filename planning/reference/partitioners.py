@@ -1,4 +1,4 @@
-"""Partitioners: the ranks of a proposal's shards, as TorchRec's planner deals them."""
+"""Partitioners: the ranks of a proposal's shards, as TorchRec's planner places them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Partition:
 
 
 Partitioner = Callable[[Proposal, World, float], Partition | None]
-"""Deals a proposal to ranks of so many bytes each; None where it does not fit."""
+"""Places a proposal on ranks of so many bytes each; None where it does not fit."""
 
 
 def greedy_partition(
@@ -63,17 +63,17 @@ def greedy_partition(
         None where a table fits nowhere.
 
     """
-    deal = _Deal(memory_bytes, _none_yet(proposal, world))
+    placing = _Placing(memory_bytes, _none_yet(proposal, world))
     uniform = [option for option in proposal if option.kind in EVERYWHERE]
     others = [option for option in proposal if option.kind not in EVERYWHERE]
     others.sort(key=_SIZES[order], reverse=True)
     found: dict[str, Placement] = {}
     for option in (*uniform, *others):
-        places = deal.put(option)
+        places = placing.put(option)
         if places is None:
             return None
         found[option.table.name] = option.placement(places)
-    return attrs.evolve(deal.so_far, plan=found)
+    return attrs.evolve(placing.so_far, plan=found)
 
 
 def memory_balanced_partition(
@@ -131,7 +131,7 @@ def _none_yet(proposal: Proposal, world: World) -> Partition:
 
 
 @attrs.frozen(eq=False)
-class _Deal:
+class _Placing:
     """Ranks that fill up."""
 
     memory_bytes: float

@@ -48,11 +48,11 @@ _WEIGHTED = 1.1
 
 @attrs.frozen(kw_only=True)
 class CacheStats:
-    """What a table's look-ups miss in a cache.
+    """What a table's lookups miss in a cache.
 
     Attributes:
         lookups: Distinct rows that the batches of all ranks ask for.
-        histogram: Look-ups by stack distance: a bin for each n-th of the rows, of
+        histogram: Lookups by stack distance: a bin for each n-th of the rows, of
             which an LRU cache of at least that many rows serves all.
 
     Raises:
@@ -74,7 +74,7 @@ class CacheStats:
             raise UsageError(msg)
 
     def miss_rate(self, load_factor: float, rows: int) -> float:
-        """Return the part of look-ups that a cache of *load_factor* x *rows* misses.
+        """Return the part of lookups that a cache of *load_factor* x *rows* misses.
 
         A cache of k rows serves the bin that holds distance k - 1, and all before it.
         Distances are single precision, as in TorchRec.
@@ -110,7 +110,7 @@ class Constraints:
         bags: Bags of a sample: features that share the table, or poolings of each.
         cache_load_factor: The part of its rows that a cache keeps on the device; 0.2
             where none is said, and then no rows are fetched ahead.
-        cache_stats: What its look-ups miss.
+        cache_stats: What its lookups miss.
         prefetch: Whether missing rows are fetched while the batch before runs.
         prefetch_passes: In how many passes they are.
         key_value_cache_bytes: What a key-value store keeps on the device at most.

@@ -49,8 +49,8 @@ class Planned:
 class TorchRecPlanner:
     """Searches for plans as `EmbeddingShardingPlanner` does.
 
-    Every proposer proposes how to shard each table; the partitioner deals a proposal to
-    ranks; the plan with the least time by the cost is kept, the first of those that
+    Every proposer proposes how to shard each table; the partitioner places a proposal
+    on ranks; the plan with the least time by the cost is kept, the first of those that
     tie.
 
     Attributes:

@@ -69,7 +69,7 @@ class StorageRules:
         pipeline: One of `PIPELINES`, how batches overlap: `sparse_dist` sends the
             indices of the next while one runs, `prefetch_sparse_dist` also fetches
             rows for it; `none` counts inputs and outputs once.
-        at_peak: Whether look-ups run while the model's memory is at its peak. Where
+        at_peak: Whether lookups run while the model's memory is at its peak. Where
             it is not, outputs fit below that peak. Counts in a pipeline only.
 
     Raises:

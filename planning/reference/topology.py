@@ -110,7 +110,7 @@ class Topology:
         hbm_bytes: Memory of a device.
         ddr_bytes: Memory of the host for each rank.
         backward_multiplier: How often the time of forward backward takes.
-        weighted_backward_multiplier: How often that, where look-ups are weighted.
+        weighted_backward_multiplier: How often that, where lookups are weighted.
 
     Raises:
         UsageError: there are no whole nodes, or a figure is not above nought.

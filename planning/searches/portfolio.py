@@ -202,7 +202,7 @@ def no_room(task: Task) -> str:
     if task.host_bytes < math.inf and task.tiers != (HBM,):
         taken = f"{size_text(both)} of {size_text(room)} of device and host memory"
     return (
-        f"no plan was found that fits: the tables take {taken}, but not dealt so that "
+        f"no plan was found that fits: the tables take {taken}, but not placed so that "
         f"each rank has room; allow more sharding types (--types){more}"
     )
 

@@ -8,8 +8,8 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.planning.step.part_prices import LookupOps, Part, PartPrices
-    from perfc.planning.step.physical import MemoryNeed, PhysicalCost, deals_of
-    from perfc.planning.step.roles import DEALS
+    from perfc.planning.step.physical import MemoryNeed, PhysicalCost, groups_of
+    from perfc.planning.step.roles import SHARDING_GROUPS
     from perfc.planning.step.step_model import StepModel, reduce_timeline
     from perfc.planning.step.step_template import Reference
 else:
@@ -17,15 +17,15 @@ else:
         __name__,
         {
             "part_prices": ("LookupOps", "Part", "PartPrices"),
-            "physical": ("MemoryNeed", "PhysicalCost", "deals_of"),
-            "roles": ("DEALS",),
+            "physical": ("MemoryNeed", "PhysicalCost", "groups_of"),
+            "roles": ("SHARDING_GROUPS",),
             "step_model": ("StepModel", "reduce_timeline"),
             "step_template": ("Reference",),
         },
     )
 
 __all__ = [
-    "DEALS",
+    "SHARDING_GROUPS",
     "LookupOps",
     "MemoryNeed",
     "Part",
@@ -33,6 +33,6 @@ __all__ = [
     "PhysicalCost",
     "Reference",
     "StepModel",
-    "deals_of",
+    "groups_of",
     "reduce_timeline",
 ]

@@ -1,4 +1,4 @@
-"""What parts of tables take: their look-ups and updates, by perfc's own cost models.
+"""What parts of tables take: their lookups and updates, by perfc's own cost models.
 
 A rank looks all its tables up in one kernel, and updates them in some thirty; memory,
 cache or latency bounds each of these over all tables together. So a part is priced
@@ -59,7 +59,7 @@ class Part:
         rows: Its rows.
         dim: Its columns.
         pooling: Rows of it that a bag sums up.
-        popularity: How look-ups spread over its rows.
+        popularity: How lookups spread over its rows.
         tier: Where its rows lie.
         cache: Share of the rows that a cache holds; 0 where the tier has none.
 
@@ -136,18 +136,18 @@ class LookupOps:
 
         """
         for node in graph:
-            if is_embedding_bag(node) and _is_dealt(node):
+            if is_embedding_bag(node) and _is_sharded(node):
                 count = len(node.attributes.records("tables"))
                 types = [_type(v) for v in node.operands]
                 updates = (
                     n
                     for n in graph
-                    if n.op == "embedding_bag_backward" and _is_dealt(n)
+                    if n.op == "embedding_bag_backward" and _is_sharded(n)
                 )
                 return cls(
                     node, next(updates, None), types[count].dtype, types[0].dtype
                 )
-        msg = f"{graph} looks up no tables that were dealt to it"
+        msg = f"{graph} looks up no sharded tables"
         raise VerifyError(msg)
 
 
@@ -313,7 +313,7 @@ def _at_most_one(part: float, whole: float) -> float:
     return min(1.0, part / whole) if whole > 0 else 1.0
 
 
-def _is_dealt(node: Node) -> bool:
+def _is_sharded(node: Node) -> bool:
     sharding = node.attributes.records("tables")[0].get("sharding")
     return sharding not in (None, "data_parallel")
 

@@ -22,12 +22,12 @@ from perfc.passes.embeddings import (
 )
 from perfc.planning.plans import DEVICE_ONLY, Shard, Table, Tiers, cuts, one_of
 from perfc.planning.step.part_prices import Part, PartPrices
-from perfc.planning.step.roles import DEALS, MEASURES
+from perfc.planning.step.roles import MEASURES, SHARDING_GROUPS
 from perfc.planning.step.step_template import Idle, Reference, StepTemplate
 
 Floats = NDArray[np.float64]
 
-_DEAL_OF: Mapping[str, str] = {
+_GROUP_OF: Mapping[str, str] = {
     TABLE_WISE: "table_wise",
     COLUMN_WISE: "table_wise",
     ROW_WISE: "row_wise",
@@ -36,13 +36,13 @@ _DEAL_OF: Mapping[str, str] = {
 }
 
 
-def deals_of(kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return the ways in which tables of some sharding types are dealt."""
-    found = {_DEAL_OF[kind] for kind in kinds if kind in _DEAL_OF}
-    return tuple(deal for deal in DEALS if deal in found)
+def groups_of(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return the sharding groups that tables of some sharding types go to."""
+    found = {_GROUP_OF[kind] for kind in kinds if kind in _GROUP_OF}
+    return tuple(group for group in SHARDING_GROUPS if group in found)
 
 
-KINDS = tuple(_DEAL_OF)
+KINDS = tuple(_GROUP_OF)
 """Sharding types that are priced."""
 
 
@@ -81,18 +81,18 @@ class MemoryNeed:
 class PhysicalCost:
     """Loads of ranks in seconds and bytes; steps by their critical path.
 
-    Look-ups and updates add up as `PartPrices` says. Exchanges are priced by their
+    Lookups and updates add up as `PartPrices` says. Exchanges are priced by their
     size, which is the most that any rank sends or gets. `StepModel` puts them together
     with all that plans leave as it is, as the pipeline has scheduled it once for each
-    set of ways of dealing.
+    set of sharding groups.
 
     Attributes:
         world: The ranks.
         target: The machine.
         prices: Prices of parts.
         memory: What parts take in memory.
-        refer: Schedules the step for some ways of dealing.
-        deals: Ways of dealing that loads have columns for.
+        refer: Schedules the step for some sharding groups.
+        groups: Sharding groups that loads have columns for.
         together: Tables that the model looks up with others at once.
         known: Parts that are priced already.
 
@@ -103,7 +103,7 @@ class PhysicalCost:
     prices: PartPrices
     memory: MemoryNeed
     refer: Callable[[PhysicalCost, frozenset[str]], Reference]
-    deals: tuple[str, ...] = DEALS
+    groups: tuple[str, ...] = SHARDING_GROUPS
     together: frozenset[str] = frozenset()
     known: dict[Part, tuple[float, float]] = attrs.field(
         factory=dict[Part, tuple[float, float]]
@@ -111,12 +111,14 @@ class PhysicalCost:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """Names of the columns of loads: way of dealing and measure."""
-        return tuple(f"{deal}.{measure}" for deal in self.deals for measure in MEASURES)
+        """Names of the columns of loads: sharding group and measure."""
+        return tuple(
+            f"{group}.{measure}" for group in self.groups for measure in MEASURES
+        )
 
     @functools.cached_property
     def idle(self) -> Idle:
-        """Seconds of look-ups and updates of next to nothing."""
+        """Seconds of lookups and updates of next to nothing."""
         found = self.prices.idle()
         return Idle(found.lookup_s, found.update_s)
 
@@ -132,7 +134,7 @@ class PhysicalCost:
             self._part(table, Placement(kind, (0,) * parts, kernel, tiers.cache))
             for table in tables
             for kind in types
-            if kind in _DEAL_OF
+            if kind in _GROUP_OF
             for parts, _, _ in cuts(kind, table, self.world)
             for kernel in kernels
         ]
@@ -154,11 +156,11 @@ class PhysicalCost:
         if part not in self.known:
             self._price([part])
         lookup_s, update_s = self.known[part]
-        loads = np.zeros((len(self.deals), len(MEASURES)))
-        span = self.among(_DEAL_OF[kind])
+        loads = np.zeros((len(self.groups), len(MEASURES)))
+        span = self.among(_GROUP_OF[kind])
         joined = float(len(places) > 1 or table.name in self.together) / span
         own = (lookup_s, update_s, 1.0, part.pooling, float(part.dim), joined)
-        loads[self.deals.index(_DEAL_OF[kind])] = own
+        loads[self.groups.index(_GROUP_OF[kind])] = own
         memory = self.memory.of(part, table.element_bytes)
         on_host = 0.0 if part.tier == HBM else part.bytes(table.element_bytes)
         row = tuple(loads.ravel().tolist())
@@ -168,27 +170,27 @@ class PhysicalCost:
             for n in range(span)
         ]
 
-    def among(self, deal: str) -> int:
+    def among(self, group: str) -> int:
         """Return how many ranks share rows."""
         spans = {"row_wise": self.world.ranks, "table_row_wise": self.world.per_node}
-        return spans.get(deal, 1)
+        return spans.get(group, 1)
 
     def step_s(self, loads: Floats) -> Floats:
         """Return the time of steps in seconds; see `PlanCost`."""
         shape = loads.shape[:-2]
         ranks = loads.shape[-2]
-        dealt = loads.reshape(-1, ranks, len(self.deals), len(MEASURES))
-        used = dealt.max(axis=(1, 3)) > 0
-        codes = np.maximum(used @ (1 << np.arange(len(self.deals))), 1)
-        found = np.zeros(len(dealt))
+        grouped = loads.reshape(-1, ranks, len(self.groups), len(MEASURES))
+        used = grouped.max(axis=(1, 3)) > 0
+        codes = np.maximum(used @ (1 << np.arange(len(self.groups))), 1)
+        found = np.zeros(len(grouped))
         for code in np.unique(codes):
             rows = codes == code
-            deals = frozenset(d for n, d in enumerate(self.deals) if code >> n & 1)
-            found[rows] = self._template(deals).step_s(dealt[rows])
+            groups = frozenset(d for n, d in enumerate(self.groups) if code >> n & 1)
+            found[rows] = self._template(groups).step_s(grouped[rows])
         return found.reshape(shape)
 
     def _part(self, table: Table, placement: Placement) -> Part:
-        among = self.among(_DEAL_OF[placement.kind])
+        among = self.among(_GROUP_OF[placement.kind])
         tier = placement.tier or HBM
         return Part(
             int(ceil_div(table.rows, among)),
@@ -208,10 +210,10 @@ class PhysicalCost:
     def _templates(self) -> dict[frozenset[str], StepTemplate]:
         return {}
 
-    def _template(self, deals: frozenset[str]) -> StepTemplate:
-        if deals not in self._templates:
-            spans = {deal: self.among(deal) for deal in self.deals}
-            reference = self.refer(self, deals)
+    def _template(self, groups: frozenset[str]) -> StepTemplate:
+        if groups not in self._templates:
+            spans = {group: self.among(group) for group in self.groups}
+            reference = self.refer(self, groups)
             made = StepTemplate.of(reference, self.idle, spans, self.target)
-            self._templates[deals] = made
-        return self._templates[deals]
+            self._templates[groups] = made
+        return self._templates[groups]

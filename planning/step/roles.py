@@ -1,6 +1,6 @@
 """Tasks of a sharded step that a plan changes, and what each then takes.
 
-`shard-embeddings` names its ops for the way of dealing and for what they do:
+`shard-embeddings` names its ops for the sharding group and for what they do:
 `table_wise.indices.all_to_all`, `row_wise.lookup.embedding_bag`.
 """
 
@@ -21,8 +21,8 @@ from perfc.ir.ops.collective import COLLECTIVES
 
 Floats = NDArray[np.float64]
 
-DEALS = ("table_wise", "row_wise", "table_row_wise")
-"""Ways of dealing, as `shard-embeddings` names them: column-wise parts go with whole
+SHARDING_GROUPS = ("table_wise", "row_wise", "table_row_wise")
+"""Sharding groups, as `shard-embeddings` names them: column-wise parts go with whole
 tables, grids with tables whose rows a node shares."""
 
 MEASURES = ("lookup_s", "update_s", "parts", "indices", "columns", "joined")
@@ -47,29 +47,29 @@ class Role(enum.Enum):
 
 
 def role_of(node: str, kernel: Kernel) -> tuple[str, Role] | None:
-    """Return the way of dealing and the role of a kernel; None if plans keep it.
+    """Return the sharding group and the role of a kernel; None if plans keep it.
 
     Args:
         node: The op that it belongs to.
         kernel: The kernel.
 
     """
-    deal, _, rest = node.partition(".")
-    if deal not in DEALS:
+    group, _, rest = node.partition(".")
+    if group not in SHARDING_GROUPS:
         return None
     what = rest.partition(".")[0]
     if kernel.op in COLLECTIVES:
         sent = {"lengths": Role.LENGTHS, "indices": Role.INDICES, "output": Role.ROWS}
-        return (deal, sent[what]) if what in sent else None
+        return (group, sent[what]) if what in sent else None
     if kernel.op == "memcpy":
         copied = {"lengths": Role.LENGTHS, "indices": Role.INDICES}
-        return (deal, copied[rest]) if rest in copied else None
+        return (group, copied[rest]) if rest in copied else None
     if what == "input":
-        return deal, Role.SPREAD if "bucketize" in rest else Role.LOOKUP
+        return group, Role.SPREAD if "bucketize" in rest else Role.LOOKUP
     if what == "lookup":
         backward = rest.startswith("lookup.embedding_bag.")
-        return deal, Role.UPDATE if backward else Role.LOOKUP
-    return (deal, Role.CAST) if what == "quantize" else None
+        return group, Role.UPDATE if backward else Role.LOOKUP
+    return (group, Role.CAST) if what == "quantize" else None
 
 
 _POINTS = 49
@@ -125,7 +125,7 @@ class Task:
     Attributes:
         number: Its number in the launch graph.
         seconds: What it takes in the reference.
-        deal: Its way of dealing; empty for a collective that plans keep.
+        group: Its sharding group; empty for a collective that plans keep.
         role: What it does; None for such.
         rest_s: What the other tasks of its role take.
         kernel: Its signature; None for a task of the host.
@@ -134,7 +134,7 @@ class Task:
 
     number: int
     seconds: float
-    deal: str
+    group: str
     role: Role | None
     rest_s: float
     kernel: Kernel | None
@@ -155,10 +155,10 @@ def tasks_of(graph: LaunchGraph, duration_s: Sequence[float]) -> list[Task]:
         named = role_of(op.node, kernel)
         if named is None and kernel.op not in COLLECTIVES:
             continue
-        deal, role = named or ("", None)
+        group, role = named or ("", None)
         alone = role not in (Role.LOOKUP, Role.UPDATE)
-        task = Task(number, float(duration_s[number]), deal, role, 0.0, kernel)
-        found.setdefault(number if alone else (deal, role), []).append(task)
+        task = Task(number, float(duration_s[number]), group, role, 0.0, kernel)
+        found.setdefault(number if alone else (group, role), []).append(task)
     kept = [_longest(tasks) for tasks in found.values()]
     kept += _joins(graph, duration_s)
     return sorted(kept, key=lambda task: task.number)
@@ -167,17 +167,17 @@ def tasks_of(graph: LaunchGraph, duration_s: Sequence[float]) -> list[Task]:
 def _joins(graph: LaunchGraph, duration_s: Sequence[float]) -> Iterator[Task]:
     """Yield where the host has cut gradients into pieces, to send them back.
 
-    It is the first thing that it does for the collective of each way of dealing.
+    It is the first thing that it does for the collective of each sharding group.
     """
     waited: dict[str, int] = {}
     for number, op in enumerate(graph.op):
         if op < 0 or graph.kind[number] not in HOST_KINDS:
             continue
-        deal, _, rest = graph.ops[op].node.partition(".")
+        group, _, rest = graph.ops[op].node.partition(".")
         back = rest.startswith("output.") and rest.endswith(_SENT_BACK)
-        if deal in DEALS and back and deal not in waited:
-            waited[deal] = number
-            yield Task(number, float(duration_s[number]), deal, Role.JOINED, 0.0, None)
+        if group in SHARDING_GROUPS and back and group not in waited:
+            waited[group] = number
+            yield Task(number, float(duration_s[number]), group, Role.JOINED, 0.0, None)
 
 
 _SENT_BACK = (".all_to_all.all_to_all", ".reduce_scatter.all_gather")

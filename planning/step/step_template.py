@@ -1,4 +1,4 @@
-"""A step whose exchanges, look-ups and updates are those of any plan."""
+"""A step whose exchanges, lookups and updates are those of any plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perfc.planning.step.step_model import StepModel, reduce_timeline
 
 Floats = NDArray[np.float64]
 Duration = Callable[[Floats], Floats]
-"""Turns loads, [plans, ranks, deals, measures], into seconds, [plans, ranks or 1]."""
+"""Turns loads, [plans, ranks, groups, measures], into seconds, [plans, ranks or 1]."""
 
 
 @attrs.frozen(eq=False)
@@ -51,7 +51,7 @@ class Idle:
     """Seconds of kernels over next to nothing.
 
     Attributes:
-        lookup_s: Of look-ups.
+        lookup_s: Of lookups.
         update_s: Of updates.
 
     """
@@ -82,7 +82,7 @@ class StepTemplate:
         Args:
             reference: The scheduled step.
             idle: What kernels over next to nothing take.
-            spans: Ways of dealing that loads have columns for, and how many ranks
+            spans: Sharding groups that loads have columns for, and how many ranks
                 share rows.
             target: The machine.
 
@@ -105,7 +105,7 @@ class StepTemplate:
         """Return the time of steps, [plans].
 
         Args:
-            loads: [plans, ranks, deals, measures].
+            loads: [plans, ranks, groups, measures].
 
         """
         return self.model.step_s([duration(loads) for duration in self.durations])
@@ -116,11 +116,11 @@ class _Ruler:
     """Says what tasks take, from what they take in a reference.
 
     Attributes:
-        loads: Of the reference, [1, ranks, deals, measures].
+        loads: Of the reference, [1, ranks, groups, measures].
         rank: Whose tasks they are.
         idle: What kernels over next to nothing take.
         piece_s: What the host takes to view a piece of a tensor.
-        spans: How many ranks share rows, for each way of dealing.
+        spans: How many ranks share rows, for each sharding group.
         target: The machine.
 
     """
@@ -136,30 +136,30 @@ class _Ruler:
         """Return the duration of a task under any loads."""
         if task.role is None:
             return _constant(task.seconds)
-        deal = tuple(self.spans).index(task.deal)
+        group = tuple(self.spans).index(task.group)
         if task.role in (Role.LOOKUP, Role.UPDATE):
-            return self._kernels(task, deal, task.role)
+            return self._kernels(task, group, task.role)
         if task.role is Role.CAST:
-            return self._linear(task, _local(deal, Role.ROWS))
+            return self._linear(task, _local(group, Role.ROWS))
         if task.role is Role.SPREAD:
-            return self._linear(task, _all(deal, Role.INDICES, self.spans[task.deal]))
+            return self._linear(task, _all(group, Role.INDICES, self.spans[task.group]))
         if task.role is Role.JOINED:
-            return self._pieces(task, _all(deal, Role.JOINED, 1))
-        return self._sent(task, self._size(task, deal))
+            return self._pieces(task, _all(group, Role.JOINED, 1))
+        return self._sent(task, self._size(task, group))
 
-    def _size(self, task: Task, deal: int) -> Duration:
+    def _size(self, task: Task, group: int) -> Duration:
         """Return the size that the time of a copy or a collective goes by."""
-        span = self.spans[task.deal]
+        span = self.spans[task.group]
         role, op = task.role or Role.ROWS, task.kernel.op if task.kernel else ""
         if op == "memcpy":
-            return _all(deal, role, span)
-        return _most(deal, role, span) if op == "all_to_all" else _local(deal, role)
+            return _all(group, role, span)
+        return _most(group, role, span) if op == "all_to_all" else _local(group, role)
 
-    def _kernels(self, task: Task, deal: int, role: Role) -> Duration:
+    def _kernels(self, task: Task, group: int, role: Role) -> Duration:
         """Return the duration of kernels over tables: the longest has what varies."""
         column = MEASURES.index(role.value)
         idle_s = self.idle.lookup_s if role is Role.LOOKUP else self.idle.update_s
-        known_s = float(self.loads[0, self.rank, deal, column])
+        known_s = float(self.loads[0, self.rank, group, column])
         # Parts are priced one by one; together they take what the reference says.
         share = 1.0
         if known_s > 0:
@@ -167,7 +167,7 @@ class _Ruler:
         fixed_s = idle_s - task.rest_s
 
         def seconds(loads: Floats) -> Floats:
-            own_s = share * loads[:, :, deal, column] + fixed_s
+            own_s = share * loads[:, :, group, column] + fixed_s
             found: Floats = np.maximum(own_s, 0.0)
             return found
 
@@ -204,15 +204,15 @@ def _constant(seconds: float) -> Duration:
     return lambda _: found
 
 
-def _local(deal: int, role: Role) -> Duration:
+def _local(group: int, role: Role) -> Duration:
     """What each rank has itself."""
     column = MEASURES.index(role.value)
-    return lambda loads: loads[:, :, deal, column]
+    return lambda loads: loads[:, :, group, column]
 
 
-def _all(deal: int, role: Role, span: int) -> Duration:
+def _all(group: int, role: Role, span: int) -> Duration:
     """What all places have together."""
-    own = _local(deal, role)
+    own = _local(group, role)
 
     def size(loads: Floats) -> Floats:
         found: Floats = own(loads).sum(axis=1, keepdims=True) / span
@@ -221,13 +221,13 @@ def _all(deal: int, role: Role, span: int) -> Duration:
     return size
 
 
-def _most(deal: int, role: Role, span: int) -> Duration:
+def _most(group: int, role: Role, span: int) -> Duration:
     """What the busiest rank of an all-to-all sends or gets.
 
     Each sends its samples' share to all places, and gets its own tables' share of the
     samples of all ranks.
     """
-    own, every = _local(deal, role), _all(deal, role, span)
+    own, every = _local(group, role), _all(group, role, span)
 
     def size(loads: Floats) -> Floats:
         places = loads.shape[1] // span

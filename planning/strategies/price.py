@@ -148,7 +148,7 @@ class Objective:
 def least_share(microbatches: int, stages: int) -> float:
     """Return the least factor by which a step exceeds one microbatch's time.
 
-    A stage waits for those in front of it, in forward and in backward, and computes all
+    A stage waits for those before it, in forward and in backward, and computes all
     microbatches: with times d_i of a microbatch the step takes `sum(d_i, i < s) +
     m * d_s` or more for each s. The largest is least where d_s falls by a factor
     of 1 - 1/m from stage to stage, and then it is D / (1 - (1 - 1/m)^p) for the sum D.

@@ -11,7 +11,6 @@ from perfc.planning.strategies.strategy import (
     CHUNKS,
     COLUMN_WISE,
     DATA,
-    DEALT,
     DP,
     GRAD_OP,
     HYBRID,
@@ -19,17 +18,18 @@ from perfc.planning.strategies.strategy import (
     ONE_F_ONE_B,
     ROW_WISE,
     SCHEDULES,
+    SHARDINGS,
     TABLE_WISE,
     Strategy,
 )
 
 FSDP_IN_STAGES = (
-    "pipeline-parallel cuts a model behind its backward pass, and fsdp comes before: "
+    "pipeline-parallel cuts a model after its backward pass, and fsdp comes before: "
     "stages keep their parameters whole"
 )
 TABLES_AND_PARTS = (
-    "tables are dealt to ranks that each have the whole model besides: not to ranks of "
-    "tensor-parallel or of stages"
+    "tables are sharded over ranks that each have the whole model besides: not over "
+    "ranks of tensor-parallel or of stages"
 )
 TABLES_OF_ONE = "one replica has all tables"
 """Why passes do not go together."""
@@ -107,7 +107,7 @@ class StrategySpace:
         if not self.tables:
             return ("",)
         nodes = self.ranks > self.gpus_per_node
-        return (DP, *(DEALT if nodes else (TABLE_WISE, ROW_WISE, COLUMN_WISE)))
+        return (DP, *(SHARDINGS if nodes else (TABLE_WISE, ROW_WISE, COLUMN_WISE)))
 
     def completed(
         self, strategy: Strategy, *, given: bool, orders: Sequence[Order] = ()
@@ -160,13 +160,13 @@ class StrategySpace:
     def _is_another(self, strategy: Strategy) -> bool:
         """Whether a strategy does what another one does."""
         if strategy.replicas == 1:
-            return strategy.data != DP or strategy.deals_tables
+            return strategy.data != DP or strategy.shards_tables
         if strategy.data == GRAD_OP:
             return not self.training
         return strategy.data == HYBRID and self._nodes(strategy) < 2  # noqa: PLR2004
 
     def _nodes(self, strategy: Strategy) -> int:
-        """Return between how many nodes a hybrid adds gradients up; 0 if it cannot."""
+        """Return how many nodes a hybrid all-reduces gradients over; 0 if it cannot."""
         inside = self.gpus_per_node // strategy.tensor
         if inside < 2 or strategy.replicas % inside:  # noqa: PLR2004
             return 0
@@ -176,9 +176,9 @@ class StrategySpace:
         """Return why passes cannot make a strategy; "" if nothing is known."""
         if strategy.stages > 1 and strategy.data != DP and strategy.replicas > 1:
             return FSDP_IN_STAGES
-        if strategy.deals_tables and strategy.tensor * strategy.stages > 1:
+        if strategy.shards_tables and strategy.tensor * strategy.stages > 1:
             return TABLES_AND_PARTS
-        if strategy.deals_tables and strategy.replicas == 1:
+        if strategy.shards_tables and strategy.replicas == 1:
             return TABLES_OF_ONE
         if self.batch is not None and self.batch % strategy.replicas:
             return _undivided(self.batch, f"{strategy.replicas} replicas")

@@ -29,8 +29,8 @@ CHUNKS = 2
 
 TABLE_WISE, ROW_WISE, COLUMN_WISE = "table-wise", "row-wise", "column-wise"
 TABLE_ROW_WISE, GRID = "table-row-wise", "grid"
-DEALT = (TABLE_WISE, ROW_WISE, COLUMN_WISE, TABLE_ROW_WISE, GRID)
-"""How tables of embedding bags are dealt to ranks, if all of them are alike."""
+SHARDINGS = (TABLE_WISE, ROW_WISE, COLUMN_WISE, TABLE_ROW_WISE, GRID)
+"""How tables of embedding bags are sharded, if all of them are alike."""
 
 _FSDP = {FSDP: "full", GRAD_OP: "grad-op", HYBRID: "hybrid"}
 
@@ -39,21 +39,21 @@ _FSDP = {FSDP: "full", GRAD_OP: "grad-op", HYBRID: "hybrid"}
 class Strategy:
     """How the classes of layers of a model are spread over GPUs.
 
-    Ranks of `tensor` are neighbours, stages come behind each other, replicas last. All
+    Ranks of `tensor` are neighbours, stages come after each other, replicas last. All
     layers but tables of embedding bags go one way; tables go theirs.
 
     Attributes:
         data: One of `DATA`.
         replicas: How many GPUs, or groups of GPUs, have a batch of their own.
         tensor: GPUs that share each layer (pass `tensor-parallel`).
-        stages: Groups of GPUs that have layers behind each other.
+        stages: Groups of GPUs that have layers after each other.
         microbatches: Parts of the batch of a replica; 1 without stages, 0 where it is
             open how many.
         schedule: One of `SCHEDULES` or `INTERLEAVED`, in which stages compute
             microbatches.
         chunks: Pieces of layers that each stage has, interleaved; else 1.
-        tables: `dp` for tables that every replica has, one of `DEALT`, or a plan file;
-            empty for a model without tables.
+        tables: `dp` for tables that every replica has, one of `SHARDINGS`, or a plan
+            file; empty for a model without tables.
 
     """
 
@@ -72,7 +72,7 @@ class Strategy:
         return self.replicas * self.tensor * self.stages
 
     @property
-    def deals_tables(self) -> bool:
+    def shards_tables(self) -> bool:
         """Whether ranks hold different tables, or parts of them."""
         return self.tables not in ("", DP)
 
@@ -87,11 +87,11 @@ class Strategy:
 
         With `1f1b` as many as there are stages from it on, or all there are.
         Interleaved, as many as have been through all of its chunks, or more of them,
-        when the first goes back: all of a round, or two for each stage behind, and one.
+        when the first goes back: all of a round, or two for each stage after, and one.
         """
         if self.schedule == INTERLEAVED:
-            behind = range(self.stages - 1, -1, -1)
-            return [min(2 * left + 1, self.stages) for left in behind]
+            after = range(self.stages - 1, -1, -1)
+            return [min(2 * left + 1, self.stages) for left in after]
         if self.schedule == GPIPE:
             return [self.microbatches] * self.stages
         return [min(left, self.microbatches) for left in range(self.stages, 0, -1)]
@@ -127,7 +127,7 @@ class Strategy:
         """
         found: list[Transform] = []
         shared = self.data != DP and self.replicas > 1
-        if self.deals_tables or (self.tables and shared):
+        if self.shards_tables or (self.tables and shared):
             plan = "data-parallel" if self.tables == DP else self.tables
             node = min(gpus_per_node, self.replicas)
             found.append(ShardEmbeddings(self.replicas, plan=plan, per_node=node))

@@ -15,10 +15,10 @@ from perfc.planning.strategies.space import Order, Refused, StrategySpace
 from perfc.planning.strategies.strategy import (
     CHUNKS,
     DATA,
-    DEALT,
     DP,
     INTERLEAVED,
     SCHEDULES,
+    SHARDINGS,
     Strategy,
 )
 
@@ -146,8 +146,8 @@ class _Reader:
         if self.tables:
             self._refuse(f"{_TABLES} is said twice")
         kind = _SYNONYMS.get(value, value)
-        if kind not in (DP, *DEALT) and not _is_file(kind):
-            known = ", ".join((DP, *DEALT))
+        if kind not in (DP, *SHARDINGS) and not _is_file(kind):
+            known = ", ".join((DP, *SHARDINGS))
             self._refuse(f"{value!r} is neither a plan file nor one of {known}")
         if not self.space.tables:
             self._refuse("the model has no tables of embedding bags")

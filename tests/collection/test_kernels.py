@@ -81,24 +81,24 @@ def test_no_kernel_is_lost_or_counted_twice() -> None:
     )
 
 
-def test_libraries_kernels_go_with_the_product() -> None:
+def test_libraries_kernels_go_with_the_gemm() -> None:
     """A convolution that turns layouts is one call, so is each of its gradients."""
     setting = next(s for s in PLANNED if s.name == "resnet50" and s.dtype == "tf32")
     report = kernels.analyzed(setting)
     found = calls.calls_of(report, setting.batch)
-    products = {"conv2d", "gemm"}
+    gemms = {"conv2d", "gemm"}
     beside = {
         call.case.op
         for call in found
-        if len(call.kernels) > 1 and call.case.op in products
+        if len(call.kernels) > 1 and call.case.op in gemms
     }
     sizes = {
         len(call.kernels) == 1 + call.kernels[0].params.integer("beside", 0)
         for call in found
-        if call.case.op in products
+        if call.case.op in gemms
     }
 
-    assert products == beside
+    assert gemms == beside
     assert {True} == sizes
 
 

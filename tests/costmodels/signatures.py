@@ -38,7 +38,7 @@ def gemm(
     math: str = "fp32",
     layout: str = "nn",
 ) -> Kernel:
-    """Return the signature of a matrix product."""
+    """Return the signature of a GEMM."""
     size = SIZES[dtype]
     params: dict[str, AttrValue] = {"b": b, "m": m, "n": n, "k": k, "layout": layout}
     work = Work(2 * b * m * n * k, size * b * (m * k + k * n), size * b * m * n)

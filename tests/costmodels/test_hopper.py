@@ -65,7 +65,7 @@ def test_a_few_bytes_come_with_the_command_that_copies_them() -> None:
 
 
 def test_a_bag_waits_for_one_row_after_the_other() -> None:
-    """Twice the look-ups of a bag take almost twice as long, whatever memory gives."""
+    """Twice the lookups of a bag take almost twice as long, whatever memory gives."""
     once, twice = (_priced(bag(1, 1, 10, n, 32), "h100") for n in (100, 200))
 
     assert twice > 1.6 * once

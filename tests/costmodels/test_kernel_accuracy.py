@@ -49,7 +49,7 @@ def _ratios(
     ("workload", "mape", "total"),
     [("DLRM_MLPerf", 0.16, 0.04), ("DLRM_default", 0.14, 0.07), ("FB RM", 0.24, 0.17)],
 )
-def test_products_in_traces_of_v100(workload: str, mape: float, total: float) -> None:
+def test_gemms_in_traces_of_v100(workload: str, mape: float, total: float) -> None:
     """GEMM kernels of DLRM training: each within tens, together within a fifth."""
     with _need(V100_TRACES).open(encoding="utf-8") as file:
         rows = [r for r in csv.DictReader(file) if r["source"].startswith(workload)]

@@ -95,20 +95,20 @@ def test_prices_do_not_depend_on_company(kernels: list[Kernel]) -> None:
 
 @given(m=sizes, n=sizes, k=sizes, b=st.integers(1, 64))
 @settings(deadline=None)
-def test_products_grow_with_depth_and_batch(m: int, n: int, k: int, b: int) -> None:
-    """A product with more to sum, or more products, is no faster.
+def test_gemms_grow_with_depth_and_batch(m: int, n: int, k: int, b: int) -> None:
+    """A GEMM with more to sum, or more GEMMs, is no faster.
 
     But for what the model leaves: the kernel of the shortest longest time is taken, and
-    costs the norm of three. Of kernels that are as good the one for more products may
-    have the shorter others; among 180,000 products by 7e-6 of its time at most. Of a
+    costs the norm of three. Of kernels that are as good the one for more GEMMs may
+    have the shorter others; among 180,000 GEMMs by 7e-6 of its time at most. Of a
     GPU without rows: what rows say need not grow.
     """
-    products = (
+    gemms = (
         gemm(m, n, k, b=b + 1),
         gemm(m, n, 2 * k, b=b + 1),
         gemm(m, n, k, b=2 * (b + 1)),
     )
-    small, deeper, more = seconds(*products, target="2080ti")
+    small, deeper, more = seconds(*gemms, target="2080ti")
 
     assert small <= deeper * (1 + 1e-12)
     assert small <= more * (1 + 1e-4)
@@ -149,8 +149,8 @@ def test_half_the_bytes_take_half_the_time(op: str) -> None:
     assert 2 == pytest.approx(wide / narrow, rel=0.02)
 
 
-def test_a_large_product_runs_near_the_peak() -> None:
-    """A large fp32 product reaches 75 to 100 % of V100's peak."""
+def test_a_large_gemm_runs_near_the_peak() -> None:
+    """A large fp32 GEMM reaches 75 to 100 % of V100's peak."""
     kernel = gemm(8192, 8192, 8192)
 
     share = kernel.work.flops / V100.peak("fp32") / seconds(kernel)[0]
@@ -159,7 +159,7 @@ def test_a_large_product_runs_near_the_peak() -> None:
 
 
 def test_tensor_cores_are_faster() -> None:
-    """A large bf16 product takes less than a quarter of the fp32 time on A100."""
+    """A large bf16 GEMM takes less than a quarter of the fp32 time on A100."""
     wide, narrow = seconds(
         gemm(4096, 4096, 4096),
         gemm(4096, 4096, 4096, dtype="bf16", math="bf16"),
@@ -177,7 +177,7 @@ def test_a_second_wave_costs() -> None:
 
 
 def test_depth_is_split_where_tiles_are_few() -> None:
-    """A deep product with few outputs uses more than the SMs that its tiles fill."""
+    """A deep GEMM with few outputs uses more than the SMs that its tiles fill."""
     kernel = gemm(128, 128, 65536)
 
     (found_s,) = seconds(kernel)
@@ -186,7 +186,7 @@ def test_depth_is_split_where_tiles_are_few() -> None:
 
 
 def test_a_small_board_clocks_down() -> None:
-    """T4 with more power computes large fp32 products faster."""
+    """T4 with more power computes large fp32 GEMMs faster."""
     kernel = gemm(8192, 8192, 8192)
     hungry = load_target("t4", {"power.tdp_w": "300"})
 

@@ -37,7 +37,7 @@ def test_every_model_of_perfc_has_an_entry() -> None:
 
 
 def test_models_of_other_kernels_and_targets_stay_unloaded() -> None:
-    """To price a copy on a GPU neither products nor CPUs nor profiles are loaded."""
+    """To price a copy on a GPU neither GEMMs nor CPUs nor profiles are loaded."""
     code = """
 import sys
 from perfc.costmodels import cost_models, load_target, price

@@ -18,7 +18,7 @@ LARGE = gemm(8192, 8192, 8192, dtype="bf16", math="bf16")
 SIZES = st.integers(1, 1 << 14)
 
 
-def product(m: int, n: int, k: int, mode: str) -> Kernel:
+def gemm_in(m: int, n: int, k: int, mode: str) -> Kernel:
     """Return a GEMM of a mode."""
     return gemm(m, n, k, dtype=mode, math=mode)
 
@@ -29,7 +29,7 @@ def convolution(channels: int) -> Kernel:
 
 
 MODES = st.sampled_from(["bf16", "fp16", "fp32"])
-products = st.builds(product, SIZES, SIZES, SIZES, MODES)
+gemms = st.builds(gemm_in, SIZES, SIZES, SIZES, MODES)
 others = st.one_of(
     st.builds(over_rows, st.sampled_from(["elementwise", "layer_norm"]), SIZES, SIZES),
     st.builds(copy, st.integers(1, 1 << 30), st.just("h2d")),
@@ -51,7 +51,7 @@ def draws(*kernels: Kernel) -> Draws:
     return draws_of(table, seconds, H100, power_of_h100())
 
 
-@given(st.lists(st.one_of(products, others), min_size=1, max_size=4), limits, limits)
+@given(st.lists(st.one_of(gemms, others), min_size=1, max_size=4), limits, limits)
 def test_a_higher_limit_makes_no_kernel_slower(
     kernels: list[Kernel], one: float, other: float
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_higher_limit_makes_no_kernel_slower(
     assert (high.slowdown >= 1).all()
 
 
-@given(products, limits)
+@given(gemms, limits)
 def test_a_kernel_that_computes_stays_within_a_limit(
     kernel: Kernel, most: float
 ) -> None:
@@ -77,7 +77,7 @@ def test_a_kernel_that_computes_stays_within_a_limit(
     assert (within | lowest | ~found.clocked).all()
 
 
-@given(products)
+@given(gemms)
 def test_a_flop_takes_joules_with_the_clock(kernel: Kernel) -> None:
     """Watts fall with the square of the clock, time with its first power."""
     found = draws(kernel)
@@ -116,7 +116,7 @@ def test_a_large_gemm_of_half_precision_is_held_at_the_cap() -> None:
     ],
 )
 def test_what_waits_for_memory_takes_as_long_at_any_clock(kernel: Kernel) -> None:
-    """Decoding's products, streaming kernels and copies."""
+    """Decoding's GEMMs, streaming kernels and copies."""
     assert [1] == draws(kernel).at(200).slowdown.tolist()
 
 

@@ -37,7 +37,7 @@ def _lists(elements: int, chunks: int, passes: int) -> Kernel:
     return Kernel("foreach", "fp32", "fp32", Record(params), work)
 
 
-def _product(op: str, params: dict[str, AttrValue], flops: int) -> Kernel:
+def _gemm(op: str, params: dict[str, AttrValue], flops: int) -> Kernel:
     return Kernel(op, "fp32", "fp32", Record(params), Work(flops, 4, 4))
 
 
@@ -62,7 +62,7 @@ def test_chunks_of_resnet50(
 
 
 def test_steps_of_a_convolution_add_up_to_the_call() -> None:
-    """What is launched beside a product of SIMT is taken off it: rows are of calls."""
+    """What is launched beside a GEMM of SIMT is taken off it: rows are of calls."""
     text = """graph @g(%x: f32[32,128,28,28], param %w: f32[128,128,3,3]) {
       %y = conv(%x, %w) {padding = [1, 1, 1, 1]} : ?
       return %y }"""
@@ -80,14 +80,14 @@ def _without_beside(main: Kernel) -> Kernel:
     return attrs.evolve(main, params=Record(params))
 
 
-def test_split_product_adds_up_to_the_call() -> None:
-    """The kernel that joins the parts is taken off the product."""
+def test_split_gemm_adds_up_to_the_call() -> None:
+    """The kernel that joins the parts is taken off the GEMM."""
     text = one_op("%a: f32[32,2048], %b: f32[2048,1000]", "matmul(%a, %b)")
-    product, join = kernels(lower(text, target="v100"))
-    whole = _without_beside(product)
+    gemm, join = kernels(lower(text, target="v100"))
+    whole = _without_beside(gemm)
 
-    assert _us([product]) < _us([whole])
-    assert _us([whole]) == pytest.approx(_us([product, join]), rel=0.1)
+    assert _us([gemm]) < _us([whole])
+    assert _us([whole]) == pytest.approx(_us([gemm, join]), rel=0.1)
 
 
 def test_winograd_may_beat_the_multiplications() -> None:
@@ -96,9 +96,9 @@ def test_winograd_may_beat_the_multiplications() -> None:
     flops = 2 * 32 * 128 * 128 * 9 * 28 * 28
     names = ("implicit", "fused_winograd", "winograd")
     kernels = [
-        *(_product("conv2d", {**params, "algorithm": n}, flops) for n in names),
-        _product("conv2d", params, flops),
-        _product("conv2d", {**params, "stride": 2}, flops),
+        *(_gemm("conv2d", {**params, "algorithm": n}, flops) for n in names),
+        _gemm("conv2d", params, flops),
+        _gemm("conv2d", {**params, "stride": 2}, flops),
     ]
     bounds = lower_bound(KernelTable(kernels), V100)
 
@@ -106,7 +106,7 @@ def test_winograd_may_beat_the_multiplications() -> None:
 
 
 def test_gradients_of_attention_are_analytic() -> None:
-    """Five products where forward has two, at a rate that a paper gives."""
+    """Five GEMMs where forward has two, at a rate that a paper gives."""
     names = ("batch", "heads", "q_len", "kv_len", "head_dim")
     sizes = Record(dict(zip(names, (8, 16, 2048, 2048, 64), strict=True)))
     forward = Kernel("attention", "bf16", "bf16", sizes, Work(4, 4, 4))
@@ -119,11 +119,11 @@ def test_gradients_of_attention_are_analytic() -> None:
 
 
 def test_gradients_of_a_convolution_are_analytic() -> None:
-    """They are priced by the forward product: one factor is all that a trace told."""
+    """They are priced by the forward GEMM: one factor is all that a trace told."""
     params: dict[str, AttrValue] = {"n": 32, "c_in": 64, "c_out": 256, "kernel": 1}
     flops = 2 * 32 * 64 * 256 * 56 * 56
-    forward = _product("conv2d", params, flops)
-    data = _product("conv2d", {**params, "phase": "backward_data"}, flops)
+    forward = _gemm("conv2d", params, flops)
+    data = _gemm("conv2d", {**params, "phase": "backward_data"}, flops)
     found = price([forward, data], V100, cost_models())
 
     assert [Provenance.FITTED, Provenance.ANALYTIC] == list(found.provenance)
@@ -138,9 +138,7 @@ def test_channels_that_fill_the_tiles_of_winograd() -> None:
         for channels in (256, 255)
     ]
     flops = [2 * 9 * 32 * 14 * 14 * channels**2 for channels in (256, 255)]
-    found = [
-        _us([_product("conv2d", *each)]) for each in zip(sizes, flops, strict=True)
-    ]
+    found = [_us([_gemm("conv2d", *each)]) for each in zip(sizes, flops, strict=True)]
 
     assert 0.8 == pytest.approx(found[0] / found[1], rel=0.03)
 

@@ -16,8 +16,8 @@ Law = Callable[[Kernel, float], float]
 """From a kernel and perfc's seconds to what the machine takes."""
 
 
-def products(target: str, law: Law, timing: str = "kernel") -> list[Measurement]:
-    """Return rows of 80 products, timed by *law*."""
+def gemms(target: str, law: Law, timing: str = "kernel") -> list[Measurement]:
+    """Return rows of 80 GEMMs, timed by *law*."""
     sizes = itertools.product((32, 200, 512, 1024), (64, 100, 768, 2048), (16, 96, 333))
     shapes = [dict(zip("bmnk", (1, *size), strict=True)) for size in sizes]
     records = [Record({**shape, "layout": "nn"}) for shape in shapes]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tests.fitting.rows import copies, noisy, products
+from tests.fitting.rows import copies, gemms, noisy
 
 from perfc import analyze, load
 from perfc.costmodels import Provenance, cost_models, load_profile, load_target, price
@@ -41,7 +41,7 @@ def test_a_slower_gpu_is_found_to_be_slower(tmp_path: Path) -> None:
 
     The price of what was held out is fitted, that of the others what was measured.
     """
-    rows = products("v100", noisy(_twice_and_three_us))
+    rows = gemms("v100", noisy(_twice_and_three_us))
     found = calibrate_rows(rows)
 
     assert found.device is not None
@@ -64,7 +64,7 @@ def test_a_slower_gpu_is_found_to_be_slower(tmp_path: Path) -> None:
 
 def test_only_rows_to_fit_are_fitted_and_only_the_others_reported() -> None:
     """Rows that are marked `test` may say anything: the coefficients stay."""
-    rows = products("v100", _twice_and_three_us)
+    rows = gemms("v100", _twice_and_three_us)
     others = [
         attrs.evolve(row, latency_us=row.latency_us * 10)
         if row.split == "test"
@@ -88,7 +88,7 @@ def test_only_rows_to_fit_are_fitted_and_only_the_others_reported() -> None:
 
 def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
     """Coefficients, sigmas, fields and host times survive the file, to six digits."""
-    rows = products("cpu", noisy(_twice_and_three_us), "event")
+    rows = gemms("cpu", noisy(_twice_and_three_us), "event")
     found = calibrate_rows(rows)
     path = _profile(rows, tmp_path)
     target, host = load_target(path), load_profile(path)
@@ -111,14 +111,14 @@ def test_a_profile_says_what_calibrate_found(tmp_path: Path) -> None:
     assert "mine" == report.header["target"]["profile"]
 
 
-def test_new_pages_cost_products_what_they_cost_others() -> None:
-    """No product's result is large here: that of elementwise kernels are believed."""
+def test_new_pages_cost_gemms_what_they_cost_others() -> None:
+    """No GEMM's result is large here: that of elementwise kernels are believed."""
 
     def with_slow_pages(kernel: Kernel, seconds: float) -> float:
         written, new = kernel.work.bytes_written, kernel.params.flag("new_pages")
         return 2e-6 + seconds + (2e-6 * written / 4096 if new else 0.0)
 
-    rows = copies("cpu", with_slow_pages) + products("cpu", _as_perfc, "event")
+    rows = copies("cpu", with_slow_pages) + gemms("cpu", _as_perfc, "event")
     device = calibrate_rows(rows).device
 
     assert device is not None
@@ -155,7 +155,7 @@ def test_a_profile_changes_the_digest(tmp_path: Path) -> None:
     for number, law in enumerate((_twice_and_three_us, _as_perfc)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        paths.append(_profile(products("v100", law), folder))
+        paths.append(_profile(gemms("v100", law), folder))
     one, other = (load_target(path).spec_sha256 for path in paths)
 
     assert one != other
@@ -164,7 +164,7 @@ def test_a_profile_changes_the_digest(tmp_path: Path) -> None:
 
 def test_too_few_rows_keep_what_perfc_ships() -> None:
     """Four rows of a family are no fit, and the table says so."""
-    rows = [row for row in products("v100", _as_perfc) if row.split == "fit"][:4]
+    rows = [row for row in gemms("v100", _as_perfc) if row.split == "fit"][:4]
     found = calibrate_rows(rows)
 
     assert found.device is not None
@@ -174,7 +174,7 @@ def test_too_few_rows_keep_what_perfc_ships() -> None:
 
 def test_a_rate_that_cannot_be_is_not_taken() -> None:
     """Rows of a machine that stood still leave the sheet's rates as they are."""
-    rows = products("cpu", lambda kernel, _: float(kernel.work.bytes), "event")
+    rows = gemms("cpu", lambda kernel, _: float(kernel.work.bytes), "event")
     found = calibrate_rows(rows)
 
     assert "gpu.l2_gb_per_s" in found.refused
@@ -187,7 +187,7 @@ def test_a_rate_that_cannot_be_is_not_taken() -> None:
 
 def test_rows_of_two_machines_are_no_profile() -> None:
     """One profile is of one target."""
-    rows = [*products("v100", _as_perfc), *products("t4", _as_perfc)]
+    rows = [*gemms("v100", _as_perfc), *gemms("t4", _as_perfc)]
     with pytest.raises(PerfcError, match="rows of one target, found of t4, v100-sxm2"):
         calibrate_rows(rows)
     with pytest.raises(PerfcError, match="found no rows"):

@@ -6,7 +6,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from tests.fitting.rows import products
+from tests.fitting.rows import gemms
 
 from perfc.costmodels import KernelTable, cost_models, load_target, lower_bound, price
 from perfc.costmodels.machine import MeasuredKernel
@@ -45,13 +45,13 @@ def _table(*rows: Measurement) -> tuple[list[MeasuredKernel], Counter[str]]:
     return list(table.by_signature.values()), left_out + decide_none
 
 
-def _product(seconds: float | None = None) -> Measurement:
+def _gemm(seconds: float | None = None) -> Measurement:
     return _row("gemm", seconds, b=1, m=512, n=512, k=512)
 
 
 def test_every_row_to_fit_and_none_that_is_held_out() -> None:
     """Rows marked `test` are in no profile; of unmarked ones a third is held out."""
-    rows = products("v100", _as_perfc)
+    rows = gemms("v100", _as_perfc)
     unmarked = [attrs.evolve(row, split="") for row in rows]
 
     for those in (rows, unmarked):
@@ -62,7 +62,7 @@ def test_every_row_to_fit_and_none_that_is_held_out() -> None:
 
 def test_throttled_rows_decide_nothing() -> None:
     """A device that slowed down says nothing of one that does not."""
-    table, left_out = _table(attrs.evolve(_product(), throttled=True))
+    table, left_out = _table(attrs.evolve(_gemm(), throttled=True))
 
     assert ([], {"throttled": 1}) == (table, left_out)
 
@@ -70,7 +70,7 @@ def test_throttled_rows_decide_nothing() -> None:
 def test_several_rows_of_a_kernel_are_their_median() -> None:
     """All repetitions count; how the rows differ is part of the uncertainty."""
     times = (3e-3, 1e-3, 1.1e-3)
-    rows = [attrs.evolve(_product(seconds), n=10) for seconds in times]
+    rows = [attrs.evolve(_gemm(seconds), n=10) for seconds in times]
     (one,), _ = _table(rows[0])
     (three,), _ = _table(*rows)
 
@@ -82,7 +82,7 @@ def test_several_rows_of_a_kernel_are_their_median() -> None:
 
 def test_the_spread_of_a_row_is_in_its_uncertainty() -> None:
     """Wide percentiles of few repetitions are less sure than of many."""
-    wide = attrs.evolve(_product(1e-3), p10_us=800.0, p90_us=1200.0)
+    wide = attrs.evolve(_gemm(1e-3), p10_us=800.0, p90_us=1200.0)
     (few,), _ = _table(attrs.evolve(wide, n=4))
     (many,), _ = _table(attrs.evolve(wide, n=400))
 
@@ -91,8 +91,8 @@ def test_the_spread_of_a_row_is_in_its_uncertainty() -> None:
 
 
 def test_the_gap_of_a_graph_is_taken_off() -> None:
-    """A row of a replayed graph holds the gap behind the kernel."""
-    (found,), _ = _table(attrs.evolve(_product(100e-6), timing="graph"))
+    """A row of a replayed graph holds the gap after the kernel."""
+    (found,), _ = _table(attrs.evolve(_gemm(100e-6), timing="graph"))
 
     assert pytest.approx(100e-6 - V100.device.graph_gap_s) == found.seconds
     assert found.sigma > 0
@@ -101,7 +101,7 @@ def test_the_gap_of_a_graph_is_taken_off() -> None:
 def test_short_event_pairs_decide_nothing() -> None:
     """They hold the host's dispatch; of long ones it is taken off, as for the fit."""
     short, long = (
-        attrs.evolve(_product(seconds), timing="event") for seconds in (50e-6, 5e-3)
+        attrs.evolve(_gemm(seconds), timing="event") for seconds in (50e-6, 5e-3)
     )
     (found,), left_out = _table(short, attrs.evolve(long, params=long.params))
 
@@ -111,14 +111,14 @@ def test_short_event_pairs_decide_nothing() -> None:
 
 def test_rows_of_the_host_decide_nothing() -> None:
     """Timing `host` is of no kernel."""
-    _, left_out = _table(attrs.evolve(_product(), timing="host"))
+    _, left_out = _table(attrs.evolve(_gemm(), timing="host"))
 
     assert {"timing host": 1} == left_out
 
 
 def test_rows_that_cannot_be_decide_nothing() -> None:
     """A row that beats the sheet's rates is of something else."""
-    table, left_out = _table(_product(1e-9))
+    table, left_out = _table(_gemm(1e-9))
 
     assert not table
     assert {"decide no kernel: faster than the sheet's rates allow": 1} == left_out
@@ -161,8 +161,8 @@ def test_operands_that_l2_holds_decide_nothing(side: int, *, decides: bool) -> N
 
 def test_own_rows_go_before_those_of_others() -> None:
     """A kernel on operands of a model is what a model runs."""
-    theirs = attrs.evolve(_product(2e-3), source="a table")
-    (found,), _ = _table(theirs, _product(1e-3), theirs)
+    theirs = attrs.evolve(_gemm(2e-3), source="a table")
+    (found,), _ = _table(theirs, _gemm(1e-3), theirs)
 
     assert pytest.approx(1e-3) == found.seconds
     assert not found.repeated
@@ -181,7 +181,7 @@ def test_calls_whose_host_time_is_not_known_decide_nothing() -> None:
 
 def test_a_row_that_is_lost_in_its_noise() -> None:
     """What may be twice as long, or nothing, decides no kernel; the model does."""
-    sure = _product()
+    sure = _gemm()
     lost = attrs.evolve(
         sure, p10_us=0.1 * sure.latency_us, p90_us=3 * sure.latency_us, n=1
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from tests.fitting.rows import Law, noisy, products
+from tests.fitting.rows import Law, gemms, noisy
 
 from perfc.costmodels import MeasuredKernels, cost_models, load_target, price
 from perfc.costmodels.cpu import shipped_rows
@@ -16,12 +16,12 @@ from perfc.ir import Kernel
 from perfc.measurements import kernel_of
 from perfc.tools.calibration.calibration import Calibrated, calibrate_rows, profile_of
 
-PRODUCTS = Family("gemm", "fp32")
+GEMMS = Family("gemm", "fp32")
 
 
 def _as_shipped(share: float) -> Law:
     def law(kernel: Kernel, seconds: float) -> float:
-        said = shipped_rows()[PRODUCTS].log_factor([kernel])[0]
+        said = shipped_rows()[GEMMS].log_factor([kernel])[0]
         return seconds * float(np.exp(share * said))
 
     return law
@@ -29,7 +29,7 @@ def _as_shipped(share: float) -> Law:
 
 def _calibrated(target: str, law: Law) -> Calibrated:
     timing = "event" if target == "cpu" else "kernel"
-    return calibrate_rows(products(target, noisy(law), timing))
+    return calibrate_rows(gemms(target, noisy(law), timing))
 
 
 def _share(found: Calibrated) -> float:
@@ -53,7 +53,7 @@ def test_a_machine_takes_what_its_own_rows_agree_to(
 def test_a_profile_prices_with_what_it_took(tmp_path: Path) -> None:
     """What is written is read again, and foretells rows that were not fitted."""
     found = _calibrated("cpu", _as_shipped(1.0))
-    rows = products("cpu", _as_shipped(1.0), "event")
+    rows = gemms("cpu", _as_shipped(1.0), "event")
     path = tmp_path / "mine.toml"
     path.write_text(profile_of(found, path, rows), encoding="utf-8")
 

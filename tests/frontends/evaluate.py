@@ -178,8 +178,8 @@ def _range(site: _Site) -> Sequence[Array]:
 
 def _linear(site: _Site) -> Sequence[Array]:
     weight = site[1] if site.flag("weight_is_kn") else site[1].T
-    product = site[0] @ weight
-    return [product + site[2] if len(site.node.operands) > 2 else product]
+    matmul = site[0] @ weight
+    return [matmul + site[2] if len(site.node.operands) > 2 else matmul]
 
 
 def _reshape(site: _Site) -> Sequence[Array]:

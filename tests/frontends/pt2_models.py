@@ -126,9 +126,9 @@ def joint_model() -> dict[str, Any]:
     """Describe `relu(x w).mean()` and its gradient."""
     model = small_model()
     graph, signature = (model["graph_module"][n] for n in ("graph", "signature"))
-    product = {"self": tensor("x"), "mat2": tensor("p_w")}
+    matmul = {"self": tensor("x"), "mat2": tensor("p_w")}
     graph["nodes"] = [
-        node("aten.mm.default", product, "y"),
+        node("aten.mm.default", matmul, "y"),
         node("aten.relu.default", {"self": tensor("y")}, "r"),
         node("aten.alias.default", {"self": tensor("r")}, "saved"),
         node("aten.mean.default", {"self": tensor("r")}, "loss"),

@@ -57,7 +57,7 @@ def _captured(batch: int, layers: int, *, reentrant: bool | None) -> Json:
     return perfc.analyze(model, "a100").to_dict()
 
 
-def _products(report: Json) -> int:
+def _matmuls(report: Json) -> int:
     return sum(node["cost_model"] == "gemm" for node in report["nodes"])
 
 
@@ -73,7 +73,7 @@ def test_the_pass_is_what_pytorch_does(
     layers: int,
     reentrant: bool,
 ) -> None:
-    """As many products and launches more, the same flops and the same peak."""
+    """As many matmuls and launches more, the same flops and the same peak."""
 
     def typed(*options: str) -> Json:
         workload = f"bert-base:layers={layers}"
@@ -88,7 +88,7 @@ def test_the_pass_is_what_pytorch_does(
     plain = typed()
     ours = typed("--pass", "checkpoint-activations{modules=bert.encoder.layer.*}")
 
-    assert _products(theirs) == _products(ours)
+    assert _matmuls(theirs) == _matmuls(ours)
     more = theirs["summary"]["launches"] - kept["summary"]["launches"]
     assert more == ours["summary"]["launches"] - plain["summary"]["launches"]
     assert pytest.approx(theirs["summary"]["flops"], 1e-3) == ours["summary"]["flops"]

@@ -136,10 +136,10 @@ def test_checkpoints_in_autocast() -> None:
     module = Function(call, 64, 64)
     graph = _graph(_recorded(module, torch.zeros(8, 64), mode="training"))
 
-    products = [node for node in graph if node.op == "matmul"]
-    types = [node.operands[0].type for node in products]
+    matmuls = [node for node in graph if node.op == "matmul"]
+    types = [node.operands[0].type for node in matmuls]
     assert ["bf16"] * 3 == [str(type_.dtype) for type_ in types if type_ is not None]
-    assert ["forward", "backward"] == [n.location.phase for n in products[:2]]
+    assert ["forward", "backward"] == [n.location.phase for n in matmuls[:2]]
 
 
 def test_padding_of_an_encoder() -> None:
@@ -223,7 +223,7 @@ def test_weight_norm() -> None:
 
 
 def test_groups_of_an_open_batch() -> None:
-    """Experts' rows are dealt evenly where the batch is open."""
+    """Experts' rows are distributed evenly where the batch is open."""
     experts = torch.zeros(4, 16, 32, dtype=torch.bfloat16)
 
     def call(weight: Tensor, x: Tensor, ends: Tensor) -> Tensor:

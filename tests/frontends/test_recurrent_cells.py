@@ -66,13 +66,13 @@ def _fused(found: list[Kernel]) -> list[Kernel]:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("way", WAYS)
-def test_a_step_is_two_products_and_a_kernel(
+def test_a_step_is_two_matmuls_and_a_kernel(
     made: Made,
     way: str,
     kind: str,
     bias: bool,
 ) -> None:
-    """The kernel moves both products, the biases, the states, and what it keeps."""
+    """The kernel moves both matmuls, the biases, the states, and what it keeps."""
     found = kernels(lower(made(way, kind, "inference", bias=bias)))
     fused = _fused(found)
     wide = GATES[kind] * HIDDEN
@@ -151,7 +151,7 @@ def test_a_cpu_runs_the_slopes_apart(made: Made, way: str, kind: str) -> None:
 
 
 def test_autocast_computes_cells_in_halves() -> None:
-    """Products, states and biases are narrow, as `gru_cell` in autocast's list."""
+    """Matmuls, states and biases are narrow, as `gru_cell` in autocast's list."""
     model = perfc.from_torch(_Cells("gru"), (X,), dtype="amp-bf16")
     fused = _fused(kernels(lower(model.program)))
 

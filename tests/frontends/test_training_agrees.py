@@ -1,7 +1,7 @@
 """A step is the one that PyTorch runs, whichever way it comes in.
 
 Recorded, read from a joint `.pt2` file, or derived from an ONNX file or a built-in
-workload: products and convolutions are the same calls, flops agree within 0.1 %,
+workload: matmuls and convolutions are the same calls, flops agree within 0.1 %,
 launches of forward and backward within 3 %. Where a file is another model than what
 eager PyTorch runs, the test lists the difference.
 """
@@ -63,8 +63,8 @@ def _packed(name: str) -> bytes:
     return gzip.decompress((FILES / f"{name}.onnx.gz").read_bytes())
 
 
-def _products(report: perfc.Report) -> Counter[tuple[object, ...]]:
-    """Count products and convolutions by size; C = AB is as good as its transpose."""
+def _matmuls(report: perfc.Report) -> Counter[tuple[object, ...]]:
+    """Count matmuls and convolutions by size; C = AB is as good as its transpose."""
     found: Counter[tuple[object, ...]] = Counter()
     graph = report.results.hosted[0].graph
     for number in graph.kernel:
@@ -120,8 +120,8 @@ def _flops(report: perfc.Report) -> float:
 
 
 def check(derived: perfc.Report, captured: perfc.Report) -> None:
-    """Compare products, flops, and launches of forward and backward."""
-    assert _products(captured) == _products(derived)
+    """Compare matmuls, flops, and launches of forward and backward."""
+    assert _matmuls(captured) == _matmuls(derived)
     assert pytest.approx(_flops(captured), rel=1e-3) == _flops(derived)
     ours, theirs = _launches(derived), _launches(captured)
     for phase in ("forward", "backward"):
@@ -131,7 +131,7 @@ def check(derived: perfc.Report, captured: perfc.Report) -> None:
 def test_resnet50_with_batch_norms() -> None:
     """ResNet-50 with its batch norms: the same kernels, the optimizer's too.
 
-    An exported file has them folded: there only convolutions and products agree.
+    An exported file has them folded: there only convolutions and matmuls agree.
     """
     module, image = ResNet50(), torch.zeros(4, 3, 224, 224)
     captured = _captured(module, (image,), "adam")
@@ -150,7 +150,7 @@ def test_bert() -> None:
     captured = _captured(MaskedWords(module), (tokens,), "sgd")
     derived = _derived("bert-base:layers=2", "sgd", 2)
 
-    assert _products(captured) == _products(derived)
+    assert _matmuls(captured) == _matmuls(derived)
     assert pytest.approx(_flops(captured), rel=1e-3) == _flops(derived)
     # The mask is made in other ways: the workload has one to look at.
     ours, theirs = _launches(derived), _launches(captured)
@@ -181,7 +181,7 @@ MASK_IN_FILE = Counter({"aten::logical_and": 1, "aten::where": 1})
 
 
 def _check_joint_bert(derived: perfc.Report, recorded: perfc.Report) -> None:
-    assert _products(recorded) == _products(derived)
+    assert _matmuls(recorded) == _matmuls(derived)
     assert pytest.approx(_flops(recorded), rel=1e-3) == _flops(derived)
     assert ASKED == _only_in(recorded, derived, "forward")
     assert Counter() == _only_in(derived, recorded, "forward")
@@ -204,7 +204,7 @@ def test_dlrm_as_onnx(name: str, tmp_path: Path) -> None:
     """
     derived, recorded = _from_onnx(_packed(name), tmp_path), _known(name)
 
-    assert _products(recorded) == _products(derived)
+    assert _matmuls(recorded) == _matmuls(derived)
     assert pytest.approx(_flops(recorded), rel=1e-3) == _flops(derived)
     assert Counter({"aten::index": 2}) == _only_in(recorded, derived, "forward")
     assert Counter() == _only_in(derived, recorded, "forward")
@@ -212,7 +212,7 @@ def test_dlrm_as_onnx(name: str, tmp_path: Path) -> None:
 
 
 def _check_bert_as_onnx(derived: perfc.Report, recorded: perfc.Report) -> None:
-    assert _products(recorded) == _products(derived)
+    assert _matmuls(recorded) == _matmuls(derived)
     assert pytest.approx(_flops(recorded), rel=1e-3) == _flops(derived)
     assert MASK == _only_in(recorded, derived, "forward")
     assert MASK_IN_FILE == _only_in(derived, recorded, "forward")
@@ -233,7 +233,7 @@ def test_resnet50_as_onnx(tmp_path: Path) -> None:
     """
     derived, recorded = _from_onnx(_packed("resnet50"), tmp_path), _known("resnet50")
 
-    assert _products(recorded) == _products(derived)
+    assert _matmuls(recorded) == _matmuls(derived)
     assert {"aten::batch_norm": 53, "aten::add": 53} == _only_in(
         recorded, derived, "forward"
     )
@@ -257,7 +257,7 @@ def test_files_are_up_to_date(name: str, tmp_path: Path) -> None:
 
     for exported, stored in pairs:
         assert _launched(stored) == _launched(exported)
-        assert _products(stored) == _products(exported)
+        assert _matmuls(stored) == _matmuls(exported)
 
 
 @pytest.mark.slow

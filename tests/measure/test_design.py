@@ -114,11 +114,11 @@ def test_any_beginning_has_all_ops() -> None:
 
 
 def test_dtypes_of_a_gpu() -> None:
-    """Products come in every dtype that has hardware; fp8 in sizes it can have."""
-    products = [case for _, case in _suite("full", GPU) if case.op == "gemm"]
-    fp8 = [case.params for case in products if case.dtype == "fp8"]
+    """GEMMs come in every dtype that has hardware; fp8 in sizes it can have."""
+    gemms = [case for _, case in _suite("full", GPU) if case.op == "gemm"]
+    fp8 = [case.params for case in gemms if case.dtype == "fp8"]
 
-    assert set(GPU.dtypes) == {case.dtype for case in products}
+    assert set(GPU.dtypes) == {case.dtype for case in gemms}
     assert {(0, 0, "nt")} == {
         (p.integer("n") % 16, p.integer("k") % 16, p["layout"]) for p in fp8
     }

@@ -165,7 +165,7 @@ def test_elementwise_kernels_move_what_their_rows_say() -> None:
 
 
 def test_operands_with_holes_lie_unlike_the_others() -> None:
-    """A gradient of a join has holes; that of a product lies turned."""
+    """A gradient of a join has holes; that of a GEMM lies turned."""
     sizes: dict[str, AttrValue] = {"rows": 12, "cols": 8, "tensor_inputs": 2}
     sizes |= {"scattered": True, "batch": 4}
     strides: dict[str, list[tuple[int, ...]]] = {}

@@ -128,10 +128,10 @@ def test_an_update_moves_the_rows_that_are_touched() -> None:
 
 
 def test_math_modes() -> None:
-    """Products compute as their dtype says, everything else in fp32."""
-    product = {"b": 1, "m": 16, "n": 16, "k": 16}
+    """GEMMs compute as their dtype says, everything else in fp32."""
+    gemm = {"b": 1, "m": 16, "n": 16, "k": 16}
     found = {
-        dtype: kernel_of(measured("gemm", dtype, **product)).math
+        dtype: kernel_of(measured("gemm", dtype, **gemm)).math
         for dtype in ("bf16", "tf32", "fp8_block", "w8a16", "fp64")
     }
     softmax = kernel_of(measured("softmax", "bf16", rows=2, cols=2))

@@ -154,7 +154,7 @@ def test_a_kill_while_a_row_is_replaced(
     *,
     first: bool,
 ) -> None:
-    """Before and behind each step on the disk: one row or the other, and never both."""
+    """Before and after each step on the disk: one row or the other, and never both."""
     path, (old, other) = tmp_path / name, _rows(2)
     new = attrs.evolve(old, latency_us=9.0)
     left = count

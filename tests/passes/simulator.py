@@ -32,7 +32,7 @@ class Happening(enum.Enum):
     STARTED = "the machines are switched on"
     SUBMITTED = "a device task has reached its stream"
     FINISHED = "a task has ended"
-    DRAINED = "the gap behind a busy task is over"
+    DRAINED = "the gap after a busy task is over"
 
 
 @attrs.define
@@ -41,7 +41,7 @@ class Lane:
 
     Attributes:
         queue: Tasks it has not begun, in table order.
-        occupied: Whether a task runs on it or the gap behind one is not over.
+        occupied: Whether a task runs on it or the gap after one is not over.
         last: The task that it began last, -1 for none.
 
     """
@@ -129,7 +129,7 @@ class Simulator:
                     self._post(self.latency_s, Happening.SUBMITTED, (rank, other))
 
     def _rest_s(self, graph: LaunchGraph, index: int, lane: Lane) -> float | None:
-        """How long the lane rests behind a task, None for not at all."""
+        """How long the lane rests after a task, None for not at all."""
         if not lane.queue or graph.kind[index] not in BUSY_KINDS:
             return None
         following = lane.queue[0][1]

@@ -54,7 +54,7 @@ def _names(passes: Sequence[Pass]) -> list[str]:
 
 
 def test_the_backward_pass_is_derived_between_phases() -> None:
-    """What changes forward comes before it, all else behind it, in the order given."""
+    """What changes forward comes before it, all else after it, in the order given."""
     given_ = parse_pipeline(
         "checkpoint-activations,set-popularity,data-parallel{ranks=2},batch-embeddings"
     )
@@ -128,7 +128,7 @@ def test_autocast_meets_what_fsdp_gathers(dtype: str) -> None:
 
 
 def test_fsdp_brings_what_gathers_again() -> None:
-    """Behind what computes activations again; in a training step only; once."""
+    """After what computes activations again; in a training step only; once."""
     forward = parse_pipeline("fsdp{ranks=2}")
     step = [*forward, TRAINING, *parse_pipeline("checkpoint-activations")]
     late = _transform("late")

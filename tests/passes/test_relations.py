@@ -20,7 +20,7 @@ BATCHES: Mapping[str, Sequence[int]] = {
 }
 
 JOINED = ("dlrm-ddp", "dlrm-default")
-"""Models that join look-ups. Inductor writes each into its place by a kernel of its
+"""Models that join lookups. Inductor writes each into its place by a kernel of its
 own; eager PyTorch has one for all (`ConcatKernel` in `ir.py`, PyTorch 2.13), so
 that compiled kernels may take longer."""
 

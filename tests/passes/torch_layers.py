@@ -173,7 +173,7 @@ def _pooled(node: Node, weight: Any, indices: Any, *rest: Any) -> Any:
 
 
 def _bags_backward(node: Node, operands: list[Any]) -> Results:
-    """Differentiate the bags; the sparse form lists each look-up's row."""
+    """Differentiate the bags; the sparse form lists each lookup's row."""
     grad, indices, *rest = operands
     table = node.attributes.records("tables")[0]
     shape = table.integer("rows"), table.integer("dim")

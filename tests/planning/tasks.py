@@ -26,7 +26,7 @@ DIMS = (16, 32, 64, 128)
 
 @attrs.frozen
 class ToyCost:
-    """Look-ups in seconds and rows in bytes: the slowest rank, then the fullest.
+    """Lookups in seconds and rows in bytes: the slowest rank, then the fullest.
 
     Attributes:
         world: The ranks.
@@ -57,7 +57,7 @@ class ToyCost:
         return [Shard(rank, loads, memory) for rank in held]
 
     def step_s(self, loads: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A constant, the slowest look-ups, and the exchange beside the dense part."""
+        """A constant, the slowest lookups, and the exchange beside the dense part."""
         most = loads.max(axis=-2)
         sent_s = np.maximum(most[..., 1] * 1e-7, 1e-8)
         found: NDArray[np.float64] = 1e-8 + most[..., 0] + sent_s

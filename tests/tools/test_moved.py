@@ -18,7 +18,7 @@ from perfc.ir.support.moved import MOVED_TABLE
     [
         (
             "from perfc.passes.eager_product import RULES",
-            "perfc.passes.eager_product is in perfc.passes.lowering.eager.gemm.product",
+            "perfc.passes.eager_product is in perfc.passes.lowering.eager.gemm.matmul",
         ),
         ("from perfc.ir import Dim", "perfc.ir.Dim is in perfc.ir.dims now"),
         ("import perfc.ir.parser", "perfc.ir.parser is in perfc.ir.text.parser now"),

@@ -49,8 +49,8 @@ class TracedOps:
             self.made.events[-1]["args"] |= {**shape, "registers per thread": 64}
             start_us += dur_us + 1
 
-    def product(self, size: int = 1024, dur_us: float = 200) -> None:
-        """Add a product of square matrices."""
+    def gemm(self, size: int = 1024, dur_us: float = 200) -> None:
+        """Add a GEMM of square matrices."""
         self.op("aten::mm", [[size, size]] * 2, [("volta_sgemm_128x64_nn", dur_us)])
 
     def copy(self, dur_us: float = 90) -> None:

@@ -60,14 +60,14 @@ class Executed:
         return order + 10
 
     def mm(self, rows: int, inner: int, columns: int) -> None:
-        """Add a product."""
+        """Add a matmul."""
         shapes: list[object] = [[rows, inner], [inner, columns]]
         types = ["Tensor(float)"] * 2
         inputs: list[object] = [tensor(1), tensor(2)]
         self.op(MM, inputs, shapes, types, [tensor(3)], [[rows, columns]])
 
     def relu(self, *shape: int) -> None:
-        """Add a call on what the product made."""
+        """Add a call on what the matmul made."""
         dims: list[object] = [[*shape]]
         self.op(RELU, [tensor(3)], dims, ["Tensor(float)"], [tensor(4)], dims)
 

@@ -105,11 +105,11 @@ def test_what_pytorch_writes_is_read(tmp_path: Path) -> None:
 
     (ops,) = trace.threads.values()
     calls = {op.call.name: op.call for op in ops}
-    product, joined = calls["aten::addmm"], calls["aten::cat"]
-    assert product.names == ("self", "mat1", "mat2", "beta", "alpha")
+    matmul, joined = calls["aten::addmm"], calls["aten::cat"]
+    assert matmul.names == ("self", "mat1", "mat2", "beta", "alpha")
     weight = RecordedTensor((8, 2), F32, (1, 8), on_host=True)
-    assert product.arguments[2:] == (weight, 1, 1)
-    assert [(4, 2)] == [tensor.shape for tensor in product.results]
+    assert matmul.arguments[2:] == (weight, 1, 1)
+    assert [(4, 2)] == [tensor.shape for tensor in matmul.results]
     parts = [RecordedTensor((n,), F32, (1,), on_host=True) for n in (2, 3)]
     assert joined.arguments == (tuple(parts), 0)
 

@@ -99,7 +99,7 @@ def test_clocks_that_disagree_are_aligned(tmp_path: Path) -> None:
     assert max(delays) - min(delays) == 2
 
 
-def test_an_op_that_begins_where_another_ends_is_behind_it(tmp_path: Path) -> None:
+def test_an_op_that_begins_where_another_ends_is_after_it(tmp_path: Path) -> None:
     """2365.601 + 24.26 is more than 2389.861 in binary, and is the same here."""
     made = Made()
     made.op("aten::matmul", 2365.601, 24.26)

@@ -236,7 +236,7 @@ def test_launches_wait_for_room_in_the_queue(
 
 
 def test_one_call_may_issue_many_kernels(tmp_path: Path) -> None:
-    """The kernels of a CUDA graph follow one another behind its launch."""
+    """The kernels of a CUDA graph follow one another after its launch."""
     made = Made()
     number = made.call("cudaGraphLaunch", 10, 40)
     for start in (60, 80, 100):

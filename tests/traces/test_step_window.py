@@ -108,7 +108,7 @@ def test_a_mark_that_never_ends_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_the_window_has_the_neighbours() -> None:
-    """One step in front, one behind, as far as there are any."""
+    """One step before, one after, as far as there are any."""
     marked = [MarkedStep(n, n * 10.0, n * 10.0 + 9) for n in range(5)]
 
     assert Window(10.0, 39.0) == window_of(marked, range(2, 3))
@@ -128,12 +128,12 @@ def test_only_the_window_is_kept(tmp_path: Path) -> None:
 
 
 def test_late_work_of_the_window_is_kept(tmp_path: Path) -> None:
-    """Work that runs behind the window belongs to it if its call does."""
+    """Work that runs after the window belongs to it if its call does."""
     path = _made(5, late_us=LENGTH_US).write(tmp_path / "t.json")
 
     trace = read_trace(path, window_of(marked_steps(path), range(1)))
 
-    # of two steps; the work of the first runs in the second, that of the second behind
+    # of two steps; the work of the first runs in the second, that of the second after
     assert [1, 2] == [work.correlation for work in trace.works]
 
 

@@ -111,7 +111,7 @@ def test_an_event_is_recorded_on_the_stream_that_is_waited_for(tmp_path: Path) -
     assert {"d": ["a"]} == _awaited(_recorded(made, tmp_path))
 
 
-def test_an_event_behind_a_wait_stands_for_it(tmp_path: Path) -> None:
+def test_an_event_after_a_wait_stands_for_it(tmp_path: Path) -> None:
     """A stream that was told to wait, and given nothing since, passes that on."""
     made = Made()
     _kernel(made, 0, "a", stream=SIDE)
@@ -226,7 +226,7 @@ def test_a_side_stream_is_waited_for_once(tmp_path: Path) -> None:
 
 
 def test_the_computing_stream_is_waited_for_if_an_event_says_so(tmp_path: Path) -> None:
-    """A side stream waits for it only behind a recorded event."""
+    """A side stream waits for it only after a recorded event."""
     made = Made()
     for start in (0, 30, 60):
         _kernel(made, start, "main")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from tests.fitting.rows import products
+from tests.fitting.rows import gemms
 from training.cpu_rows import FamilyLogs, fit_shipped_rows
 
 from perfc.costmodels.cpu import shipped_rows, write_shipped_rows
@@ -14,11 +14,11 @@ from perfc.costmodels.machine import Family
 from perfc.ir import Kernel
 from perfc.measurements import kernel_of
 
-PRODUCTS = Family("gemm", "fp32")
+GEMMS = Family("gemm", "fp32")
 
 
 def _tables(count: int, factor: Callable[[Kernel], float]) -> list[FamilyLogs]:
-    kernels = [kernel_of(row) for row in products("cpu", lambda _, s: s)]
+    kernels = [kernel_of(row) for row in gemms("cpu", lambda _, s: s)]
     random = np.random.default_rng(0)
     logs = np.array([np.log(factor(kernel)) for kernel in kernels])
     return [
@@ -44,8 +44,8 @@ def test_tables_that_agree_are_averaged(tmp_path: Path) -> None:
     assert off.mean() < 0.05
 
     path = tmp_path / "rows.npz"
-    write_shipped_rows({PRODUCTS: near}, path)
-    read = shipped_rows(path)[PRODUCTS]
+    write_shipped_rows({GEMMS: near}, path)
+    read = shipped_rows(path)[GEMMS]
     assert read.words == near.words
     kernels = tables[0].kernels
     assert np.allclose(read.log_factor(kernels), near.log_factor(kernels), atol=1e-4)

@@ -12,7 +12,7 @@ from training.network_fit import Training
 from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target
-from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds
+from perfc.costmodels.gemm import gemms_of, tensor_parameters, tensor_seconds
 from perfc.fitting.scores import GroupKey
 
 L40S = load_target("l40s")
@@ -30,9 +30,9 @@ def sample_of(weights: int, dtype: str = "bf16") -> Sample:
         gemm(m, n, k, dtype=dtype, math=dtype) for n, k in sides for m in HEIGHTS
     ]
     table = KernelTable(kernels)
-    products = products_of(table, L40S)
-    seconds = tensor_seconds(products, L40S, tensor_parameters("Ada Lovelace"))
-    seconds *= np.where(products.sizes[1] > HEIGHTS[2], 1.0, 0.8)
+    gemms = gemms_of(table, L40S)
+    seconds = tensor_seconds(gemms, L40S, tensor_parameters("Ada Lovelace"))
+    seconds *= np.where(gemms.sizes[1] > HEIGHTS[2], 1.0, 0.8)
     part = np.full(len(table), FITTED)
     part[:: len(HEIGHTS)] = CALIBRATION
     key = GroupKey("l40s", "gemm", dtype, "kernel")

@@ -1,4 +1,4 @@
-"""Fitting the model of matrix products: parameters that made the rows come back."""
+"""Fitting the model of GEMMs: parameters that made the rows come back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.gemm import ProductRows, fit_gemm
+from training.gemm import GemmRows, fit_gemm
 from training.gemm_residual import Distillation, fit_residual, fit_residuals
 from training.network_fit import Training, write_networks
 from training.robust import robust_least
@@ -18,7 +18,7 @@ from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import (
     GemmParameters,
     features_of,
-    products_of,
+    gemms_of,
     simt_parameters,
     tensor_parameters,
 )
@@ -26,15 +26,15 @@ from perfc.costmodels.gemm import (
 SHORT = Distillation(drawn=2000, training=Training(hidden=(32, 16), epochs=150))
 
 
-def rows_of(target: str, count: int, truth: GemmParameters, dtype: str) -> ProductRows:
-    """Return products of many sizes that took what *truth* says."""
+def rows_of(target: str, count: int, truth: GemmParameters, dtype: str) -> GemmRows:
+    """Return GEMMs of many sizes that took what *truth* says."""
     random = np.random.default_rng(len(target))
     sizes = np.exp2(random.uniform(5, 13, (count, 3))).astype(int).tolist()
     table = KernelTable([gemm(*s, dtype=dtype, math=dtype) for s in sizes])
     machine = load_target(target)
     none = np.zeros(count)
-    products = products_of(table, machine)
-    rows = ProductRows(machine, products, none, none, none, simt=dtype == "fp32")
+    gemms = gemms_of(table, machine)
+    rows = GemmRows(machine, gemms, none, none, none, simt=dtype == "fp32")
     return attrs.evolve(rows, measured_s=rows.kernel_s(truth))
 
 
@@ -86,12 +86,12 @@ def test_a_network_learns_what_the_model_does_not_say(tmp_path: Path) -> None:
     shipped = tensor_parameters("Hopper")
     rows = rows_of("h100", 1500, shipped, "bf16")
     modelled_s = rows.kernel_s(shipped)
-    law = np.where(rows.products.sizes[1] > 256, 1.5, 0.8)
+    law = np.where(rows.gemms.sizes[1] > 256, 1.5, 0.8)
     network = fit_residual(
         attrs.evolve(rows, measured_s=law * modelled_s), shipped, SHORT
     )
 
-    found = np.exp(network(features_of(modelled_s, rows.products, rows.target)))
+    found = np.exp(network(features_of(modelled_s, rows.gemms, rows.target)))
 
     assert np.abs(np.log(found / law)).mean() < 0.05
     assert pytest.approx(np.log([0.8, 1.5]).tolist()) == list(network.limits)

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import pytest
 import training
-from tests.fitting.rows import copies, noisy, products
+from tests.fitting.rows import copies, gemms, noisy
 from training.collectives import collective_samples
 from training.cpu_rows import family_logs
 from training.samples import TEST as REPORTED
@@ -82,7 +82,7 @@ def _machine(target: str) -> list[Measurement]:
     """Return rows of all that is measured of a machine, half of them marked `fit`."""
     law = noisy(lambda _, seconds: 3e-6 + 2 * seconds)
     timings = ("event",) if target == CPU else ("event", "kernel")
-    kernels = [row for timing in timings for row in products(target, law, timing)]
+    kernels = [row for timing in timings for row in gemms(target, law, timing)]
     kernels += copies(target, law)[::3]
     rows = [row for row in kernels if row.split == FIT] + _others(target)
     return [

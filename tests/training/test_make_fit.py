@@ -133,8 +133,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     fit, tables = map(importlib.import_module, ("fit", "fits.accuracy_tables"))
     quick = functools.partial(fit_residuals, how=SHORT)
-    monkeypatch.setattr("training.product_fit.fit_residuals", quick)
-    monkeypatch.setattr("training.product_fit._FEWEST_NETWORK", 20)
+    monkeypatch.setattr("training.shipped_gemms.fit_residuals", quick)
+    monkeypatch.setattr("training.shipped_gemms._FEWEST_NETWORK", 20)
     crossed = functools.partial(fit.cross_fitted, how=SHORT)
     monkeypatch.setattr(fit, "cross_fitted", crossed)
     monkeypatch.setattr(fit, "FITTED_FOLDER", tmp_path / "fitted")
@@ -168,7 +168,7 @@ def _fitted(
     return {file.name: file.read_bytes() for file in files}, page
 
 
-STEPS = ("streams", "products", "attention", "convolutions", "collectives", "accuracy")
+STEPS = ("streams", "gemms", "attention", "convolutions", "collectives", "accuracy")
 
 
 def test_all_steps_are_known(script: ModuleType) -> None:

@@ -29,17 +29,17 @@ SMALL: Mapping[str, Mapping[str, int]] = {
 }
 """Parameters that make each workload small."""
 
-PRODUCTS = frozenset(
+GEMMS = frozenset(
     {"gemm", "conv2d", "conv2d_backward", "attention", "attention_backward"}
 )
 BATCH = 3
 
 
-def _products(model: perfc.Model) -> Counter[tuple[str, float]]:
-    """Count the products of an iteration by kind and flops."""
+def _gemms(model: perfc.Model) -> Counter[tuple[str, float]]:
+    """Count the GEMMs of an iteration by kind and flops."""
     launches = perfc.analyze(model, "a100").results.hosted[0].graph
     kernels = [launches.kernels[index] for index in launches.kernel if index >= 0]
-    return Counter((k.op, float(k.work.flops)) for k in kernels if k.op in PRODUCTS)
+    return Counter((k.op, float(k.work.flops)) for k in kernels if k.op in GEMMS)
 
 
 def _dense(name: str) -> dict[str, int]:
@@ -60,14 +60,14 @@ def test_every_workload_has_a_twin() -> None:
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize("name", TWINS)
-def test_a_twin_launches_the_products_of_its_workload(name: str, mode: str) -> None:
-    """Calls and flops of products, convolutions and attention are the same."""
+def test_a_twin_launches_the_gemms_of_its_workload(name: str, mode: str) -> None:
+    """Calls and flops of GEMMs, convolutions and attention are the same."""
     module, inputs = TWINS[name](batch=BATCH, **SMALL[name])
     optimizer = "sgd" if mode == "training" else None
     twin = perfc.from_torch(module, inputs, mode=mode, optimizer=optimizer)
     workload = perfc.load(_workload(name, SMALL[name]), batch=BATCH, mode=mode)
 
-    assert _products(workload) == _products(twin)
+    assert _gemms(workload) == _gemms(twin)
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
@@ -100,7 +100,7 @@ def test_autocast_means_the_same(name: str, dtype: str) -> None:
     """A step derived of casts has the kernels, by type and bytes, that PyTorch runs.
 
     GPT's activation raises to a power, which autocast computes in fp32, so its sum
-    with the residual sends back fp32, which PyTorch narrows for the product before.
+    with the residual sends back fp32, which PyTorch narrows for the GEMM before.
     """
     name, _, word = name.partition(":attention=")
     given: dict[str, Any] = {**SMALL[name], **({"attention": word} if word else {})}
@@ -120,7 +120,7 @@ def test_autocast_means_the_same(name: str, dtype: str) -> None:
 
 
 def _typed_kernels(model: perfc.Model) -> Counter[tuple[str, str, int]]:
-    """Count kernels whose types autocast decides: by type of products, and bytes."""
+    """Count kernels whose types autocast decides: by type of GEMMs, and bytes."""
     launches = perfc.analyze(model, "a100").results.hosted[0].graph
     kernels = [launches.kernels[index] for index in launches.kernel if index >= 0]
     return Counter(
@@ -182,7 +182,7 @@ def test_words_mean_the_same(name: str, parameters: dict[str, str]) -> None:
     twin = perfc.from_torch(*TWINS[name](batch=BATCH, **given))
     workload = perfc.load(_workload(name, given), batch=BATCH)
 
-    assert _products(workload) == _products(twin)
+    assert _gemms(workload) == _gemms(twin)
 
 
 @pytest.mark.parametrize("name", TWINS)

@@ -37,12 +37,12 @@ def analyze(
         inputs: `host-pinned` (asynchronous copies), `host-pageable` (blocking copies)
             or `device` (no copies).
         dtype: `fp32` for the types of the source, `tf32` for fp32 storage and TF32
-            products, `bf16` or `fp16` for the whole model in that type, `amp-bf16` or
+            GEMMs, `bf16` or `fp16` for the whole model in that type, `amp-bf16` or
             `amp-fp16` for autocast; PyTorch's and NumPy's own types mean theirs.
         batch: Samples in the batch.
         pooling: Lookups per embedding bag, where the model leaves it open.
         dims: Other symbols and their numbers.
-        popularity: How look-ups spread over the rows of embedding tables, as
+        popularity: How lookups spread over the rows of embedding tables, as
             `perfc.load` takes it.
         mode: `inference`, or `training` for a whole training step; a loaded model has
             its mode already.
@@ -136,7 +136,7 @@ def _of_loaded(request: Request, model: Model) -> Request:
 
 
 def _check_rate(model: Model, target: Target) -> None:
-    """Refuse a type that the device has no fast products in.
+    """Refuse a type that the device has no fast GEMMs in.
 
     PyTorch computes there all the same, by detours that no measurement shows.
     """
@@ -147,7 +147,7 @@ def _check_rate(model: Model, target: Target) -> None:
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
-            f"{wanted} products there, which perfc does not price; use {advice}"
+            f"{wanted} GEMMs there, which perfc does not price; use {advice}"
         )
         raise UnsupportedModelError(msg)
 

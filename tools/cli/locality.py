@@ -49,7 +49,7 @@ _SAMPLE = 2_000_000
     default=_SAMPLE,
     show_default=True,
     metavar="N",
-    help="Look-ups of a table above which caches are told from a sample of its rows.",
+    help="Lookups of a table above which caches are told from a sample of its rows.",
 )
 @click.option(
     "--fit/--no-fit",
@@ -77,7 +77,7 @@ def locality(  # noqa: PLR0913 - one argument per option
     """Say how popular the rows of embedding tables are, from an index trace.
 
     TRACE is .npz (indices and lengths, or an array a table), .npy, .parquet or .csv (a
-    column a table, a line a sample). Of each table: look-ups, rows touched, different
+    column a table, a line a sample). Of each table: lookups, rows touched, different
     rows of a batch, what the hottest rows take, a fitted popularity, and which caches
     hit how often.
     """

@@ -106,7 +106,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 @request_option(
     "popularity",
     metavar="[TABLE=]TEXT",
-    help="How look-ups spread over rows, of all tables or of one; give it again.",
+    help="How lookups spread over rows, of all tables or of one; give it again.",
 )
 @click.option(
     "--qcomm",

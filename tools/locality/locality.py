@@ -32,7 +32,7 @@ class Question:
         batch: Samples of a batch.
         row_bytes: Of a row, as caches hold it.
         hits: Shares of hits that caches shall have.
-        sample: Look-ups above which rows are sampled for caches.
+        sample: Lookups above which rows are sampled for caches.
         fit: Whether a law is fitted, which takes seconds a table.
         target: Whose L2 is meant, if any.
 
@@ -51,7 +51,7 @@ class TableLocality:
     """What is known of one table.
 
     Attributes:
-        trace: Its look-ups.
+        trace: Its lookups.
         histogram: How many rows were hit how often.
         fit: A law; None where no row was hit twice.
         misses: Of LRU caches of all sizes.
@@ -97,13 +97,13 @@ class TableLocality:
 
     @property
     def reuse(self) -> float:
-        """Look-ups of a batch over its different rows."""
+        """Lookups of a batch over its different rows."""
         unique = self.unique
         return self.batch * self.trace.pooling / unique if unique else 0.0
 
     @property
     def hottest_share(self) -> float:
-        """Share of look-ups that name the hottest hundredth of the rows touched."""
+        """Share of lookups that name the hottest hundredth of the rows touched."""
         left: float = math.ceil(self.histogram.touched * _HOTTEST)
         found = 0.0
         for hits, rows in reversed(self.histogram.counts):
@@ -114,7 +114,7 @@ class TableLocality:
 
     @property
     def l2_hit_share(self) -> float | None:
-        """Share of a batch's look-ups that hit L2, from an empty one."""
+        """Share of a batch's lookups that hit L2, from an empty one."""
         target, lookups = self.question.target, self.batch * self.trace.pooling
         if target is None or not lookups:
             return None
@@ -208,7 +208,7 @@ def locality_text(tables: Sequence[TableLocality]) -> str:
     """Say it in a table, and what popularity to pass on."""
     question = tables[0].question
     hits = [f"{share:.0%} hits" for share in question.hits]
-    head = ["table", "look-ups", "rows", "touched", "pooling", "unique", "reuse"]
+    head = ["table", "lookups", "rows", "touched", "pooling", "unique", "reuse"]
     head += ["hottest 1 %", *(["L2 hits"] if question.target else []), *hits]
     lines = [head, *(_cells(table) for table in tables)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -244,7 +244,7 @@ def _fitted(table: TableLocality) -> str:
     if table.fit is None:
         return "none: no row is looked up twice"
     fit = table.fit
-    off = f"shares of look-ups off by {fit.error:.1%} ({fit.noise:.1%} by chance)"
+    off = f"shares of lookups off by {fit.error:.1%} ({fit.noise:.1%} by chance)"
     return f"{fit.popularity} of {fit.rows:,} rows, {off}"
 
 

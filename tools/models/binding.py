@@ -168,7 +168,7 @@ def bind_dimensions(
         if rank.ops is None or symbols is None:
             continue
         every |= symbols.every
-        alone = len(program.classes) == 1  # stages behind the first may have no inputs
+        alone = len(program.classes) == 1  # stages after the first may have no inputs
         if fixed and wanted.batch is not None and (alone or rank.ops.inputs):
             _require_fixed_batch(rank.ops, wanted.batch)
         _bind_batch(symbols, wanted, bindings)

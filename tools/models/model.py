@@ -226,14 +226,14 @@ def load(
         batch: Samples in the batch; binds the symbols recognised as the batch.
         pooling: Lookups per embedding bag where the model leaves it open.
         dims: Other symbols and their numbers.
-        popularity: How look-ups spread over the rows of all embedding tables, as
+        popularity: How lookups spread over the rows of all embedding tables, as
             `zipf(1.05)`; a mapping for tables by their names.
         mode: `inference`, or `training` for a whole training step: the loss, the
             backward pass and the optimizer are derived (pass `training`).
         optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
         dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
-            gradients are added up in training (pass `data-parallel`).
+            gradients are all-reduced in training (pass `data-parallel`).
         transforms: Passes that change the graph, run once, here. A pass `training`
             among them stands where it is; else it runs before them.
         instruments: Observers of the passes.

@@ -189,7 +189,7 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
         msg = (
             f"{name} is recorded with PyTorch's own backward pass, and "
             f"{sharing[0].name} changes forward: let perfc derive backward (--pass "
-            "training behind it, without --mode training), or save torch.export.export("
+            "training after it, without --mode training), or save torch.export.export("
             "module, arguments) as a .pt2 file and give that"
         )
         raise UsageError(msg)

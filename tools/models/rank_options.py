@@ -91,7 +91,7 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
         if is_a(p, "fsdp") and wanted > sharing and wanted % sharing == 0:
             advice += (
                 f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={sharing}}}, "
-                f"which shares among {sharing} and adds gradients up between them"
+                f"which shares among {sharing} and all-reduces gradients between them"
             )
         msg = (
             f"{ranks} ranks are asked for (--ranks), and {p.name} shares among "

@@ -4,7 +4,7 @@
      "batch": 512}
 
 `hotness` is another word for `pooling`; `count` stands for so many tables alike;
-`dtype` is `fp32`, `fp16` or `bf16`; `popularity` says how look-ups spread over rows. A
+`dtype` is `fp32`, `fp16` or `bf16`; `popularity` says how lookups spread over rows. A
 file of several such lists by name is read too: `FILE:NAME` says which.
 """
 
@@ -53,7 +53,7 @@ class ListedTable:
         dim: Its columns.
         pooling: Rows that a bag sums up, on average.
         dtype: One of `fp32`, `fp16`, `bf16`.
-        popularity: How look-ups spread over rows; "" for evenly.
+        popularity: How lookups spread over rows; "" for evenly.
 
     """
 

@@ -16,8 +16,8 @@ from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import brief
 from perfc.passes import Timeline
 from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
+from perfc.tools.replay.occupancy import full_shares, urgent_kernels
 from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
-from perfc.tools.replay.stream_room import full_shares, urgent_kernels
 from perfc.traces import Gap, Recorded, covered
 from perfc.traces.collectives import align_collectives
 
@@ -316,7 +316,7 @@ def _idle(
     cause: Sequence[int],
     window: _Span,
 ) -> dict[Idle, float]:
-    """Return why the device did nothing: what the work behind each hole waited for."""
+    """Return why the device did nothing: what the work after each hole waited for."""
     found = dict.fromkeys(Idle, 0.0)
     graph = recorded.graph
     low, high = window

@@ -1,7 +1,7 @@
 """Rescaling of measured times, from a trace of one GPU to the time on another.
 
 Each kernel's measured time is multiplied by what perfc's model says of it on both GPUs;
-of products and convolutions whose sizes are not told, by what it says of typical ones;
+of GEMMs and convolutions whose sizes are not told, by what it says of typical ones;
 where no model knows the kernel, by wave scaling. Then the trace runs again.
 """
 

@@ -28,7 +28,7 @@ _MEANING: Mapping[Method, str] = {
 
 
 def rescale_json(
-    rescaling: Rescaling, found: Sequence[Rescaled], *, verbose: bool = False
+    rescaling: Rescaling, rescaled: Sequence[Rescaled], *, verbose: bool = False
 ) -> str:
     """Return `perfc.rescale/1`; *verbose* adds what each kernel was carried over by."""
     recorded = rescaling.ops.recorded
@@ -44,9 +44,9 @@ def rescale_json(
         "method": rescaling.method.value,
         "targets": [
             _target(rescaling, one) | (_kernels_json(rescaling, one) if verbose else {})
-            for one in found
+            for one in rescaled
         ],
-        "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, found)],
+        "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, rescaled)],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -191,13 +191,13 @@ def _methods(rescaling: Rescaling, one: Rescaled) -> dict[str, dict[str, float]]
 
 
 def _diagnostics(
-    rescaling: Rescaling, found: Sequence[Rescaled]
+    rescaling: Rescaling, rescaled: Sequence[Rescaled]
 ) -> Iterator[Diagnostic]:
     said: dict[Diagnostic, None] = {}
     for diagnostics in (
         rescaling.ops.recorded.diagnostics,
         (d for d in rescaling.origin.diagnostics if d.code not in _SAID_ELSEWHERE),
-        *(one.diagnostics for one in found),
+        *(one.diagnostics for one in rescaled),
     ):
         said |= dict.fromkeys(diagnostics)
     yield from said
@@ -209,7 +209,7 @@ _SAID_ELSEWHERE = frozenset({"kernels-measured", "collectives-measured"})
 
 def rescale_text(
     rescaling: Rescaling,
-    found: Sequence[Rescaled],
+    rescaled: Sequence[Rescaled],
     *,
     quiet: bool = False,
     verbose: bool = False,
@@ -218,24 +218,24 @@ def rescale_text(
 
     Args:
         rescaling: The trace.
-        found: What it takes on each target.
+        rescaled: What it takes on each target.
         quiet: Whether to leave out what is missing.
         verbose: Whether to say what each kernel was carried over by.
 
     """
-    blocks = [_times_text(rescaling, found)]
-    blocks += [_methods_text(rescaling, one) for one in found]
-    blocks += [_kernels_text(rescaling, one) for one in found if verbose]
-    said = () if quiet else _diagnostics(rescaling, found)
+    blocks = [_times_text(rescaling, rescaled)]
+    blocks += [_methods_text(rescaling, one) for one in rescaled]
+    blocks += [_kernels_text(rescaling, one) for one in rescaled if verbose]
+    said = () if quiet else _diagnostics(rescaling, rescaled)
     notes = [remark.line for remark in said]
     return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 
 
-def _times_text(rescaling: Rescaling, found: Sequence[Rescaled]) -> str:
+def _times_text(rescaling: Rescaling, rescaled: Sequence[Rescaled]) -> str:
     origin = rescaling.origin.target.name
     header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
     rows: list[tuple[str, ...]] = [header]
-    for one in found:
+    for one in rescaled:
         expected, intervals = one.replayed, one.intervals
         whole = (expected.measured_us, expected.simulated_us)
         rows.append((one.target.name, "all", *_cells(whole, intervals.total)))

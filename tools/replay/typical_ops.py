@@ -1,6 +1,6 @@
 """Ops of which a trace tells no sizes, by typical ones that take as long.
 
-On another GPU a library computes products and convolutions by other kernels, in other
+On another GPU a library computes GEMMs and convolutions by other kernels, in other
 modes, at rates that waves of blocks say nothing of: Habitat (ATC 2021, section 3.3) has
 networks for them, which need their sizes. Without sizes, what a typical one of as many
 seconds takes on both GPUs says more.
@@ -27,7 +27,7 @@ SIGMA_SHARED = constants("traces").number("sigma_typical_shared")
 SIGMA_OWN = constants("traces").number("sigma_typical_own")
 """Sigmas of a ratio's logarithm: of all of one kind together, and of one alone."""
 
-_PRODUCTS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
+_GEMMS = frozenset({"mm", "addmm", "addmm_", "_addmm_activation", "linear"})
 _BATCHED = frozenset({"bmm", "baddbmm", "baddbmm_"})
 _NVJET = r"nvjet_(?:sm\d+_)?"
 _NAMED: Mapping[str, re.Pattern[str]] = {
@@ -44,7 +44,7 @@ _OTHER = re.compile(
     rf"depthwise|double|e4m3|e5m2|fp8|int8|imma|_i8816|{_NVJET}[qr]{{2}}",
     re.IGNORECASE,
 )
-"""Kernels that are no products, or of types that few GPUs have."""
+"""Kernels that are no GEMMs, or of types that few GPUs have."""
 
 _BLOCK = ((512, 128, 1), (128, 128, 3), (128, 512, 1))
 """Channels and widths of the convolutions of a block of ResNet-50, at 28x28."""
@@ -53,8 +53,8 @@ _BLOCK = ((512, 128, 1), (128, 128, 3), (128, 512, 1))
 class Kind(enum.Enum):
     """What kind of op; the value names it in a report."""
 
-    PRODUCT = "product"
-    BATCHED = "batched product"
+    GEMM = "GEMM"
+    BATCHED = "batched GEMM"
     CONVOLUTION = "convolution"
     GRADIENTS = "gradients of a convolution"
 
@@ -120,8 +120,8 @@ def _kind(launches: OpLaunches, kernels: Iterable[str]) -> Kind | None:
         return None
     if launches.is_convolution:
         return Kind.GRADIENTS if "backward" in name else Kind.CONVOLUTION
-    if name in _PRODUCTS:
-        return Kind.PRODUCT
+    if name in _GEMMS:
+        return Kind.GEMM
     return Kind.BATCHED if name in _BATCHED else None
 
 
@@ -185,8 +185,8 @@ def _rungs(kind: Kind, dtype: DType) -> Iterator[list[RecordedOp]]:
     def tensor(*shape: int) -> RecordedTensor:
         return RecordedTensor(shape, dtype)
 
-    if kind in (Kind.PRODUCT, Kind.BATCHED):
-        name, batch = ("mm", ()) if kind is Kind.PRODUCT else ("bmm", (64,))
+    if kind in (Kind.GEMM, Kind.BATCHED):
+        name, batch = ("mm", ()) if kind is Kind.GEMM else ("bmm", (64,))
         for size in (64 << n for n in range(8)):
             square = tensor(*batch, size, size)
             yield [RecordedOp(f"aten::{name}", (square, square))]

@@ -1,4 +1,4 @@
-"""The facts a report is made from, with look-ups by flat task number."""
+"""The facts a report is made from, with lookups by flat task number."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Results:
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""
         launched = self.hosted[rank].graph.ops[op]
-        if launched.name == WORK_WAIT:  # in front of an op, for a collective
+        if launched.name == WORK_WAIT:  # before an op, for a collective
             return f"{launched.node}.wait"
         return launched.node or f"{launched.name}#{op}"
 

@@ -28,14 +28,14 @@ from perfc.passes.graphs import (
 )
 from perfc.planning.plans import DEVICE_ONLY, Table, Tiers, plan_line
 from perfc.planning.step import (
-    DEALS,
+    SHARDING_GROUPS,
     LookupOps,
     MemoryNeed,
     Part,
     PartPrices,
     PhysicalCost,
     Reference,
-    deals_of,
+    groups_of,
 )
 from perfc.tools.analysis import analyze
 from perfc.tools.models import (
@@ -52,7 +52,7 @@ from perfc.tools.request import TRAINING, Request
 
 @attrs.frozen
 class _Popularity(Transform):
-    """Say how look-ups spread over the rows of tables.
+    """Say how lookups spread over the rows of tables.
 
     Attributes:
         texts: By table; of the others what stands under "".
@@ -128,10 +128,10 @@ class ShardModel:
 
     @functools.cached_property
     def bags(self) -> Bags:
-        """Its look-ups.
+        """Its lookups.
 
         Raises:
-            UnsupportedModelError: it has none, or they cannot be dealt.
+            UnsupportedModelError: it has none, or they cannot be sharded.
 
         """
         return Bags.of(forward_graph_of(self.forward.program, "shard"))
@@ -208,7 +208,7 @@ class ShardModel:
     @functools.cached_property
     def _first(self) -> _First:
         """A step with every table whole, of the rank that looks most up."""
-        plan = self._reference_plan(frozenset(DEALS[:1]))
+        plan = self._reference_plan(frozenset(SHARDING_GROUPS[:1]))
         rank = _busiest(plan, self.tables)
         report = self.report(plan, only=rank)
         return _First(plan, rank, report, LookupOps.of(_graph(report.results)))
@@ -235,7 +235,7 @@ class ShardModel:
             prices,
             self._memory,
             self._reference,
-            deals_of(types),
+            groups_of(types),
             frozenset(
                 table.name
                 for tables in self.bags.nodes.values()
@@ -266,9 +266,9 @@ class ShardModel:
             row_bytes=4.0,
         )
 
-    def _reference_plan(self, deals: frozenset[str]) -> dict[str, Placement]:
-        """Deal the tables in turn: each way of dealing has some, on the first rank."""
-        ways = sorted(deals, key=DEALS.index)
+    def _reference_plan(self, groups: frozenset[str]) -> dict[str, Placement]:
+        """Place the tables in turn: each sharding group has some, on the first rank."""
+        ways = sorted(groups, key=SHARDING_GROUPS.index)
         order = sorted(self.tables, key=lambda t: (-t.dim * t.pooling, t.name))
         counts = dict.fromkeys(ways, 0)
         found: dict[str, Placement] = {}
@@ -280,9 +280,9 @@ class ShardModel:
             found[table.name] = Placement(way, places)
         return found
 
-    def _reference(self, cost: PhysicalCost, deals: frozenset[str]) -> Reference:
-        first, plan, rank = self._first, self._reference_plan(deals), 0
-        if deals == frozenset(DEALS[:1]):
+    def _reference(self, cost: PhysicalCost, groups: frozenset[str]) -> Reference:
+        first, plan, rank = self._first, self._reference_plan(groups), 0
+        if groups == frozenset(SHARDING_GROUPS[:1]):
             rank, report = first.rank, first.report
         else:
             report = self.report(plan, only=rank)
@@ -303,7 +303,7 @@ class _First:
         plan: Where tables were.
         rank: Whose step it is.
         report: What it takes.
-        ops: Its look-up and its update.
+        ops: Its lookup and its update.
 
     """
 

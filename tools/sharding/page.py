@@ -85,7 +85,7 @@ def _plan(one: RankedPlan, longest_s: float) -> Iterator[str]:
 def _legend() -> Iterator[str]:
     memory = _LEFT + _BESIDE
     for x, kind, text in (
-        (_LEFT, "lookup", "look-ups"),
+        (_LEFT, "lookup", "lookups"),
         (_LEFT + 90, "update", "updates"),
         (memory, "memory", "memory of tables; the line is what they may take"),
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import attrs
@@ -22,7 +22,7 @@ from perfc.tools.reports import (
     format_us,
 )
 from perfc.tools.sharding.model import ShardModel
-from perfc.tools.sharding.search import Floats, PlanSearch, RankedPlan
+from perfc.tools.sharding.search import LOOKUPS, Floats, PlanSearch, RankedPlan
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
@@ -32,6 +32,9 @@ _LEAST_S = 1e-7
 
 _RANKS = 32
 """Ranks that are shown one by one; of more the busiest."""
+
+_JSON_NAMES: Mapping[str, str] = {LOOKUPS: "look-ups and updates"}
+"""How `perfc.shard/1` spells what takes time, where the text has another word now."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -235,7 +238,7 @@ def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
     """Return a heading, and a row with a bar for each rank."""
     host = ("host memory",) if plan.host_bytes.any() else ()
     rows: list[tuple[str, ...]] = [
-        ("rank", "parts", "look-ups", "updates", "slack", "memory", *host, "")
+        ("rank", "parts", "lookups", "updates", "slack", "memory", *host, "")
     ]
     lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
     longest = max(float((lookup_s + update_s).max()), _LEAST_S)
@@ -280,12 +283,20 @@ def _row(one: RankedPlan) -> Json:
         "pipeline_us": report.time_us if report else None,
         "fits": one.fits,
         "last_rank": one.last if priced else None,
-        "decides": one.decides if priced else None,
-        "exposed_us": {k: v * US for k, v in one.exposed_s.items()} if priced else None,
+        "decides": _json_name(one.decides) if priced else None,
+        "exposed_us": _exposed_json(one) if priced else None,
         "ranks": _ranks_json(one) if priced else None,
         "tiers": one.tiers,
         "plan": json.loads(listed),
     }
+
+
+def _json_name(kind: str) -> str:
+    return _JSON_NAMES.get(kind, kind)
+
+
+def _exposed_json(one: RankedPlan) -> dict[str, float]:
+    return {_json_name(kind): s * US for kind, s in one.exposed_s.items()}
 
 
 def _ranks_json(one: RankedPlan) -> list[Json]:

@@ -18,7 +18,7 @@ from perfc.tools.sharding.model import ShardModel
 
 Floats = NDArray[np.float64]
 
-LOOKUPS = "look-ups and updates"
+LOOKUPS = "lookups and updates"
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     LOOKUPS: ("lookup_s", "update_s", "prefetch_s"),
@@ -35,7 +35,7 @@ REST = "dense"
 DATA_PARALLEL = "data_parallel"
 
 _NEXT_TO_NOTHING = 1e-12
-"""Loads that are so small still say which ways of dealing there are."""
+"""Loads that are so small still say which sharding groups there are."""
 
 _ROUNDING = 1e-9
 """Share by which sums of floats may exceed a rank's memory, and still fit."""
@@ -148,7 +148,7 @@ class RankedPlan:
 
     @functools.cached_property
     def alone_s(self) -> Floats:
-        """The step if only one rank had look-ups to do, for each rank, [ranks]."""
+        """The step if only one rank had lookups to do, for each rank, [ranks]."""
         loads, columns = self._loads, self._columns(KINDS[LOOKUPS])
         others = loads.copy()
         others[:, columns] = 0.0
@@ -173,7 +173,7 @@ class RankedPlan:
     def slack_s(self) -> Floats:
         """How much longer each rank may look up until the step is longer, [ranks].
 
-        Beyond its slack the step grows as the look-ups do.
+        Beyond its slack the step grows as the lookups do.
         """
         loads, step_s = self._loads, self.cost_s or 0.0
         columns = self._columns(KINDS[LOOKUPS][:1])
@@ -200,7 +200,7 @@ class RankedPlan:
 
     @functools.cached_property
     def exposed_s(self) -> Mapping[str, float]:
-        """What look-ups, then exchanges add to the step, and what is left of it."""
+        """What lookups, then exchanges add to the step, and what is left of it."""
         whole_s, loads = self.cost_s or 0.0, self._loads
         found: dict[str, float] = {}
         for name, measures in KINDS.items():

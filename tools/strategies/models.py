@@ -82,7 +82,7 @@ class StrategyModels:
     def ordered(self, transforms: Sequence[Pass], *, replicas: bool) -> list[Pass]:
         """Return passes of a strategy with the others that it has, in their order.
 
-        These change a whole replica: stages come behind them. Options of replicas
+        These change a whole replica: stages come after them. Options of replicas
         come last.
 
         Args:

@@ -129,7 +129,7 @@ class Pricer:
     def bound(self, strategy: Strategy) -> StrategyBound:
         """Return the bound of a strategy: what its kernels and hosts do alone.
 
-        Nothing is known of tables that are dealt out.
+        Nothing is known of sharded tables.
 
         Raises:
             PerfcError: the layers cannot be shared so.
@@ -137,7 +137,7 @@ class Pricer:
         """
         own = self.samples(strategy)
         samples = own * strategy.replicas
-        if strategy.deals_tables or (strategy.tables and strategy.shards > 1):
+        if strategy.shards_tables or (strategy.tables and strategy.shards > 1):
             return StrategyBound(samples=samples)
         count, stages = strategy.microbatches, strategy.stages
         part = self._part(strategy.tensor, own // count)

@@ -1,4 +1,4 @@
-"""ATen's cells of recurrent layers, and what CUDA runs for them behind the products."""
+"""ATen's cells of recurrent layers, and what CUDA runs for them after the matmuls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 
 
-def _product(node: AtenNode, x: Operand, weight: str, bias: str = "") -> Operand:
+def _matmul(node: AtenNode, x: Operand, weight: str, bias: str = "") -> Operand:
     """Multiply by a weight; of a bias, add it."""
     operands = [x, node.tensor(weight)]
     if bias and node.is_given(bias):
@@ -31,12 +31,12 @@ def _gates(node: AtenNode, kind: str, operands: list[Operand]) -> None:
 
 
 def _whole_cell(kind: str) -> Handler:
-    """Two products without their biases, which the fused kernel adds."""
+    """Two matmuls without their biases, which the fused kernel adds."""
 
     def handler(node: AtenNode) -> None:
         states = node.tensors("hx") if kind == "lstm" else (node.tensor("hx"),)
-        of_input = _product(node, node.tensor("input"), "w_ih")
-        of_state = _product(node, states[0], "w_hh")
+        of_input = _matmul(node, node.tensor("input"), "w_ih")
+        of_state = _matmul(node, states[0], "w_hh")
         biases = _given(node, "b_ih", "b_hh")
         _gates(node, kind, [of_input, of_state, states[-1], *biases])
 
@@ -72,11 +72,11 @@ def _fused_backward(kind: str) -> Handler:
 
 
 def _plain_cell(activation: str) -> Handler:
-    """Two products, a sum and an activation."""
+    """Two matmuls, a sum and an activation."""
 
     def handler(node: AtenNode) -> None:
-        of_input = _product(node, node.tensor("input"), "w_ih", "b_ih")
-        of_state = _product(node, node.tensor("hx"), "w_hh", "b_hh")
+        of_input = _matmul(node, node.tensor("input"), "w_ih", "b_ih")
+        of_state = _matmul(node, node.tensor("hx"), "w_hh", "b_hh")
         (added,) = node.helper("add", (of_input, of_state))
         node.emit(activation, (added,))
 

@@ -77,7 +77,7 @@ def _nll_loss_backward(node: AtenNode) -> None:
 
 
 def _cross_entropy(node: AtenNode) -> None:
-    """Labels: a softmax and a look-up. Probabilities are not known here."""
+    """Labels: a softmax and a lookup. Probabilities are not known here."""
     scores, labels = node.tensor("self"), node.tensor("target")
     axis = min(1, scores.rank - 1)
     (likely,) = node.helper("log_softmax", (scores,), {"axis": axis})

@@ -179,7 +179,7 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._fused_sgd aten._fused_adagrad "
             "aten._amp_foreach_non_finite_check_and_unscale_ aten._amp_update_scale_"
         ),
-        "product:PRODUCT_HANDLERS": (
+        "matmul:MATMUL_HANDLERS": (
             "aten.linear aten.addmm aten._addmm_activation aten.mm aten.bmm "
             "aten.matmul aten.mv aten.dot aten.vdot aten.baddbmm aten.addmv aten.outer "
             "aten.ger aten.einsum aten._grouped_mm aten._linalg_det "

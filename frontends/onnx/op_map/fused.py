@@ -1,7 +1,7 @@
-"""Fused convolutions, products and norms of onnxruntime's domain `com.microsoft`.
+"""Fused convolutions, matmuls and norms of onnxruntime's domain `com.microsoft`.
 
 Operands and attributes: `docs/ContribOperators.md` of onnxruntime 1.20. Each comes
-in as the ops that it stands for: what it does to a product on the way out is an op
+in as the ops that it stands for: what it does to a matmul on the way out is an op
 of its own, and images whose channels are last are seen with the channels first.
 """
 
@@ -73,7 +73,7 @@ def _part(
 
 
 def _fused(base: Handler, op: str, *, added: int | None = None) -> Handler:
-    """Make the handler of *op* with something added, and an activation behind it."""
+    """Make the handler of *op* with something added, and an activation after it."""
 
     def handler(node: OnnxNode) -> bool:
         activation = node.text("activation", "")
@@ -110,18 +110,18 @@ def _activated(node: OnnxNode, activation: str, value: Value) -> bool:
 
 
 def _fused_matmul(node: OnnxNode) -> bool:
-    """Transposed where asked; the factor is a product of its own."""
+    """Transposed where asked; the factor is a multiplication of its own."""
     alpha = node.number("alpha", 1.0)
     if alpha == 1:
-        return _product(node)
-    value = _part(node, _product, node.op, node.operands)
+        return _matmul(node)
+    value = _part(node, _matmul, node.op, node.operands)
     if value is None:
         return False
     defined(node, 0, "mul", (value, listed(node, alpha)), {})
     return True
 
 
-def _product(node: OnnxNode) -> bool:
+def _matmul(node: OnnxNode) -> bool:
     """Transposes are views; of operands of unknown rank an Einstein sum says more."""
     left, right = node.operand(0), node.operand(1)
     if left is None or right is None:

@@ -61,7 +61,7 @@ def _gemm(node: OnnxNode) -> bool:
     if node.operand(7) is not None:
         dtype = dtype_of(node.operand(8)) or DTYPES["u8"]
     rest = (node.operand(6), *node.operands[1:3], *node.operands[4:6])
-    return _product(node, x, weight, (*rest, *node.operands[7:]), dtype)
+    return _matmul(node, x, weight, (*rest, *node.operands[7:]), dtype)
 
 
 def _turned(node: OnnxNode, index: int, flag: str) -> Value | None:
@@ -71,14 +71,14 @@ def _turned(node: OnnxNode, index: int, flag: str) -> Value | None:
     return node.emit_helper("transpose", (value,), {"perm": (1, 0)})
 
 
-def _product(
+def _matmul(
     node: OnnxNode,
     x: Value,
     weight: Value,
     rest: tuple[Value | None, ...],
     dtype: AttrValue,
 ) -> bool:
-    """Write the product of integers; *rest* are bias, scales and zero points."""
+    """Write the matmul of integers; *rest* are bias, scales and zero points."""
     operands = (x, weight, *(value for value in rest if value is not None))
     node.emit("matmul", operands, {"dtype": dtype})
     return True
@@ -89,10 +89,10 @@ def _integers_to_float(node: OnnxNode) -> bool:
     if x is None or weight is None:
         return False
     dtype = dtype_of(node.operand(2)) or _FLOAT
-    return _product(node, x, weight, node.operands[2:], dtype)
+    return _matmul(node, x, weight, node.operands[2:], dtype)
 
 
-def _dynamic_product(node: OnnxNode) -> bool:
+def _dynamic_matmul(node: OnnxNode) -> bool:
     """Floats are quantised by their range first."""
     x, weight = node.operand(0), node.operand(1)
     if x is None or weight is None:
@@ -104,13 +104,13 @@ def _dynamic_product(node: OnnxNode) -> bool:
     ]
     made = node.graph.add("dynamic_quantize", (x,), names, {}, location=node.location)
     quantized, *numbers = made.results
-    return _product(node, quantized, weight, (*node.operands[2:], *numbers), _FLOAT)
+    return _matmul(node, quantized, weight, (*node.operands[2:], *numbers), _FLOAT)
 
 
 def _lstm(node: OnnxNode) -> bool:
     """Weights are stored [directions, inputs, gates]: turned by views.
 
-    The products count as those of the input's type, which reads more bytes.
+    The matmuls count as those of the input's type, which reads more bytes.
     """
     x, *weights = (node.operand(index) for index in range(3))
     if x is None or None in weights:
@@ -125,7 +125,7 @@ def _lstm(node: OnnxNode) -> bool:
     return True
 
 
-def _packed_product(node: OnnxNode) -> bool:
+def _packed_matmul(node: OnnxNode) -> bool:
     """Weights of a few bits, packed into bytes; scales, zero points and a bias."""
     inputs, features = node.integer("K", 0), node.integer("N", 0)
     if inputs < 1 or features < 1 or not node.integer("transB", 1):
@@ -146,10 +146,10 @@ FUSED_QUANTIZATION_HANDLERS: Mapping[str, Handler] = {
     for name, handler in {
         "DequantizeLinear": QUANTIZATION_HANDLERS["DequantizeLinear"],
         "DynamicQuantizeLSTM": _lstm,
-        "DynamicQuantizeMatMul": _dynamic_product,
-        "MatMulBnb4": _packed_product,
+        "DynamicQuantizeMatMul": _dynamic_matmul,
+        "MatMulBnb4": _packed_matmul,
         "MatMulIntegerToFloat": _integers_to_float,
-        "MatMulNBits": _packed_product,
+        "MatMulNBits": _packed_matmul,
         "QGemm": _gemm,
         "QLinearAdd": _like("Add", _PAIR),
         "QLinearAveragePool": _like("AveragePool", _FIRST),

@@ -1,6 +1,6 @@
 """ONNX ops on quantised tensors.
 
-Products and convolutions of integers read scales and zero points beside their
+Matmuls and convolutions of integers read scales and zero points beside their
 operands and have a result type of their own.
 """
 
@@ -45,7 +45,7 @@ def dtype_of(value: Value | None) -> DType | None:
     return None if value is None or value.type is None else value.type.dtype
 
 
-def _integer_product(node: OnnxNode) -> bool:
+def _integer_matmul(node: OnnxNode) -> bool:
     node.emit("matmul", attributes={"dtype": DTYPES["i32"]})
     return True
 
@@ -88,7 +88,7 @@ QUANTIZATION_HANDLERS: Mapping[str, Handler] = {
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": plain("dynamic_quantize"),
-    "MatMulInteger": _integer_product,
+    "MatMulInteger": _integer_matmul,
     "ConvInteger": _integer_convolution,
     "QLinearMatMul": _quantised,
     "QLinearConv": _quantised,

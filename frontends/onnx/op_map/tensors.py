@@ -1,4 +1,4 @@
-"""ONNX ops that compute: products, reductions, norms, losses."""
+"""ONNX ops that compute: matmuls, reductions, norms, losses."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _grouped_mm(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Products of groups; PyTorch's own rule takes no type but bf16."""
+    """Matmuls of groups; PyTorch's own rule takes no type but bf16."""
     shape = (*one.shape[:-1], other.shape[-1])
     if offs is not None and one.dim() == other.dim():
         shape = (offs.shape[0], *shape)

@@ -11,7 +11,7 @@ from perfc.frontends.torch.internals import op
 from perfc.frontends.torch.meta.quick_rules import empty_like
 
 _GRU_GATES, _GRU_KEPT = 3, 5
-"""Vectors of hidden size: of each product, and of the workspace
+"""Vectors of hidden size: of each matmul, and of the workspace
 (`GRU_WORKSPACE_MULTIPLIER` in `RNN.cu`)."""
 
 

@@ -1,4 +1,4 @@
-"""Gradients of activations, pools and look-ups in eager PyTorch.
+"""Gradients of activations, pools and lookups in eager PyTorch.
 
 Names and kernels are those of ATen's `*_backward` functions (PyTorch 2.x). Traces
 show one kernel of `threshold_backward`, `sigmoid_backward` and `tanh_backward`, two of

@@ -1,7 +1,7 @@
 """What PyTorch calls for collectives: one kernel of NCCL each, on a stream of its own.
 
 `ProcessGroupNCCL` makes the communication stream wait for the compute stream (an event
-recorded there), launches NCCL's kernel, and records an event behind it, which whoever
+recorded there), launches NCCL's kernel, and records an event after it, which whoever
 reads the result makes the compute stream wait for. `passes/lowering/launch_graph.py`
 puts these around the launch that the rules here describe.
 

@@ -3,7 +3,7 @@
 The rules of the other files say what PyTorch launches on a GPU. On a CPU each kernel
 is a function that the op calls: nothing is copied to the device or waited for, and a
 buffer is cleared by the function that uses it. Where a rule launches what only a GPU
-needs (parts of a split product, cuDNN's transforms, packs of tensors), the rule itself
+needs (parts of a split GEMM, cuDNN's transforms, packs of tensors), the rule itself
 asks `Settings.on_cpu`.
 """
 

@@ -2,7 +2,7 @@
 
 One block of 256 threads works out one distance. Their gradients are written pair by
 pair into a buffer, which a second kernel adds up. Distances of more than 25 rows from
-others, by the square root of a product, are no op of their own: they are recorded as
+others, by the square root of a matmul, are no op of their own: they are recorded as
 the calls that `cdist` makes.
 """
 

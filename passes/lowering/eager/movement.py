@@ -1,4 +1,4 @@
-"""Views, copies, joins and look-ups in eager PyTorch.
+"""Views, copies, joins and lookups in eager PyTorch.
 
 A view launches nothing and costs the host an op all the same. What it does to
 the layout decides whether a later `reshape` is a view, too, or a copy.
@@ -238,19 +238,19 @@ def _gather(site: Site) -> Eager:
         layout = Layout.CONTIGUOUS if outermost else Layout.STRIDED
         return Eager("aten::select", (), (layout,))
     if x.parameter and axis == 0 and x.type.rank == _MATRIX:
-        return Eager("aten::embedding", (_look_up(site, axis),))
+        return Eager("aten::embedding", (_lookup(site, axis),))
     name = "aten::index_select" if indices.type.rank <= 1 else "aten::index"
-    return Eager(name, (_look_up(site, axis),))
+    return Eager(name, (_lookup(site, axis),))
 
 
 def _gather_elements(site: Site) -> Eager:
     axis = site.attributes.integer("axis") % max(site.operands[0].type.rank, 1)
-    return Eager("aten::gather", (_look_up(site, axis),))
+    return Eager("aten::gather", (_lookup(site, axis),))
 
 
 def _gather_nd(site: Site) -> Eager:
     batch = site.attributes.integer("batch_dims", 0)
-    return Eager("aten::index", (_look_up(site, batch),))
+    return Eager("aten::index", (_lookup(site, batch),))
 
 
 def _index(site: Site) -> Eager:
@@ -265,10 +265,10 @@ def _index(site: Site) -> Eager:
         for t in on_host
         if not site.settings.on_cpu
     ]
-    return Eager("aten::index", (*copies, _look_up(site, axes[0])))
+    return Eager("aten::index", (*copies, _lookup(site, axes[0])))
 
 
-def _look_up(site: Site, axis: int) -> Launch:
+def _lookup(site: Site, axis: int) -> Launch:
     x, indices, *others = site.operands
     shape = indices.shape
     if others:  # one list for each axis: as tuples they are another axis

@@ -45,7 +45,7 @@ RULES: LazyTable[Rule] = LazyTable(
             "embedding_bag_backward"
         ),
         "gemm.einsum:RULES": "einsum",
-        "gemm.product:RULES": "linear matmul packed_linear det det_backward",
+        "gemm.matmul:RULES": "linear matmul packed_linear det det_backward",
         "loss:RULES": (
             "loss loss_backward nll_loss_backward softmax_backward log_softmax_backward"
         ),

@@ -42,10 +42,10 @@ SCRATCH = "scratch"
 """Detail of a kernel whose result is a buffer that its op frees at its end."""
 
 FROM_SCRATCH = "from scratch"
-"""Detail of a kernel that reads such a buffer, which a product in front has filled."""
+"""Detail of a kernel that reads such a buffer, which a GEMM in front has filled."""
 
 PARTS = "parts"
-"""Detail of a kernel that adds up the parts of a product, within the library's call."""
+"""Detail of a kernel that adds up the parts of a GEMM, within the library's call."""
 
 MAX_LAUNCHES = 10_000
 """An op that would launch more, as its size goes, is one kernel that is costed by its
@@ -147,17 +147,17 @@ class Settings:
     """What the rules assume of PyTorch and of the device.
 
     Attributes:
-        fp32_products: Math mode of fp32 products: `fp32`, `fp32_tensor` or `tf32`.
-        fp64_products: Math mode of fp64 products: `fp64`, or `fp64_tensor`.
-        fused_bias: Whether the product kernel adds the bias of `linear`.
-        int8_products: Math mode of products of integers of at most 8 bits: `int8`,
+        fp32_gemms: Math mode of fp32 GEMMs: `fp32`, `fp32_tensor` or `tf32`.
+        fp64_gemms: Math mode of fp64 GEMMs: `fp64`, or `fp64_tensor`.
+        fused_bias: Whether the GEMM kernel adds the bias of `linear`.
+        int8_gemms: Math mode of GEMMs of integers of at most 8 bits: `int8`,
             or `fp32` on a device without such a rate.
         spelled_out: Whether an op that the source spells out in several calls is
             launched call by call, or as the one call that PyTorch has for it.
         large_arguments: Whether a kernel takes 32 KB of arguments, so that an
             optimizer needs fewer of them: PyTorch built with CUDA 13.
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`.
-        sm_count: SMs of the device, which decide whether a product is split.
+        sm_count: SMs of the device, which decide whether a GEMM is split.
         newer_than_volta: Whether kernels for Ampere and later run: flash attention.
         on_cpu: Whether the device is the host's own processor (`cpu.py`).
         training: Whether the iteration has a backward pass, on a CPU.
@@ -167,10 +167,10 @@ class Settings:
 
     """
 
-    fp32_products: str = "fp32"
-    fp64_products: str = "fp64"
+    fp32_gemms: str = "fp32"
+    fp64_gemms: str = "fp64"
     fused_bias: bool = True
-    int8_products: str = "int8"
+    int8_gemms: str = "int8"
     spelled_out: bool = True
     large_arguments: bool = False
     log_sigmoid: bool = True
@@ -182,14 +182,14 @@ class Settings:
     gpu: Target | None = attrs.field(default=None, eq=_digest, repr=False)
     attention: str = ATTENTION_KERNELS[0]
 
-    def product_math(self, dtype: DType) -> str:
-        """Return the math mode of matrix products and convolutions."""
+    def gemm_math(self, dtype: DType) -> str:
+        """Return the math mode of GEMMs and convolutions."""
         if not dtype.is_float:  # wide integers run beside fp32, on the CUDA cores
-            return self.int8_products if dtype.bits <= BYTE else "fp32"
+            return self.int8_gemms if dtype.bits <= BYTE else "fp32"
         name = dtype_name(dtype)
         if name == "fp32":
-            return self.fp32_products
-        return self.fp64_products if name == "fp64" else name
+            return self.fp32_gemms
+        return self.fp64_gemms if name == "fp64" else name
 
 
 @attrs.frozen(cache_hash=True)
@@ -238,7 +238,7 @@ class Launch:
         kind: Kind of the device task.
         detail: The direction of a copy; `scratch` for a kernel that fills a
             buffer of the op's own, `from scratch` for one that reads it; `parts` for
-            one that a library launches right behind a product.
+            one that a library launches right after a GEMM.
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
         op: Name of the op that begins with this launch, where it is not the first.
@@ -296,7 +296,7 @@ def dtype_name(dtype: DType) -> str:
 
 
 def vector_math(dtype: DType) -> str:
-    """Return the math mode of everything but products.
+    """Return the math mode of everything but GEMMs.
 
     PyTorch's elementwise and reduction kernels compute in fp32 whatever narrower
     type they read (`at::opmath_type`), and in fp64 for fp64.

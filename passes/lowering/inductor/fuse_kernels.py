@@ -64,7 +64,7 @@ class FuseKernels(Pass):
 
     As Inductor does in its default mode, without CUDA graphs: elementwise ops are
     computed where they are read, loops and reductions that share memory become one
-    generated kernel (`triton_…`), views and casts cost nothing. Products,
+    generated kernel (`triton_…`), views and casts cost nothing. GEMMs,
     convolutions, attention, sorts, scatters and ops without a model stay the calls
     that they are. Forward and backward are compiled apart, and an op that reads a
     number back ends a graph; the optimizer stays eager.
@@ -98,7 +98,7 @@ class FuseKernels(Pass):
                 )
                 raise PerfcError(msg)
             if any(op.name == GRAPH_LAUNCH for op in graph.ops):
-                msg = f"pass {self.name!r} comes before capture-graph, not behind it"
+                msg = f"pass {self.name!r} comes before capture-graph, not after it"
                 raise PipelineError(msg)
             types = ctx.get(ELEMENTS, rank.ops).keys()
             compiling = _Compiling(rank.ops, graph, program.bindings, types, sm_count)
@@ -230,7 +230,7 @@ class _Compiling:
         return frozenset(found)
 
     def _call(self, node: Node, *, plain: bool) -> None:
-        """Call an outside kernel; a *plain* product leaves its bias to a loop."""
+        """Call an outside kernel; a *plain* GEMM leaves its bias to a loop."""
         self._await((node,))
         for op in self._launched[node]:
             if self.source.ops[op].name == WORK_WAIT:
@@ -370,7 +370,7 @@ def _by_op(graph: LaunchGraph) -> Mapping[int, list[int]]:
 def _by_node(
     graph: LaunchGraph, ops: Graph
 ) -> tuple[list[int], Mapping[Node, list[int]], list[int]]:
-    """Return the ops before the nodes, of each node, and behind them.
+    """Return the ops before the nodes, of each node, and after them.
 
     Ops stand in the order of the nodes. Neighbours without a name are one.
     """

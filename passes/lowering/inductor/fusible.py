@@ -1,6 +1,6 @@
 """What each op is to Inductor: a view, a loop, a reduction, or an outside kernel.
 
-One line per op. What is not in a table is an outside ("extern") kernel: products,
+One line per op. What is not in a table is an outside ("extern") kernel: GEMMs,
 convolutions, attention, sorts, scatters with atomics, recurrent layers, and whatever
 perfc has no rule for. Sources: `torch/_inductor/lowering.py` and `decomposition.py`
 of PyTorch 2.13; ops that Inductor decomposes are what they decompose into.

@@ -107,7 +107,7 @@ class Stepping:
         outputs: Values that are read after these nodes, or returned.
         sm_count: Of the device; 0 if it is not known: no reduction is split.
         steps: The steps so far.
-        without_bias: Products whose bias is added by a loop behind them.
+        without_bias: GEMMs whose bias is added by a loop after them.
 
     """
 
@@ -342,7 +342,7 @@ class Stepping:
         self._define(node.results[0], reads, (*nodes, node), ops)
 
     def _placed(self, node: Node, value: Value, *, copied: bool) -> Buffer:
-        """Write one operand of a join into its place; a product does so itself."""
+        """Write one operand of a join into its place; a GEMM does so itself."""
         view = self._view(value)
         tensor = view.tensor
         single = len(self.graph.uses(value)) == 1 and not view.index
@@ -377,16 +377,16 @@ class Stepping:
             self.without_bias.add(node)
             self._add_bias(node, made[0])
 
-    def _add_bias(self, node: Node, product: Buffer) -> None:
+    def _add_bias(self, node: Node, gemm: Buffer) -> None:
         value, bias = node.results[0], node.operands[_BIAS]
         entry: Index = (("broadcast", node.op),)
-        reads = {Read(product): product.nbytes, **self._reads(bias, entry, None)}
+        reads = {Read(gemm): gemm.nbytes, **self._reads(bias, entry, None)}
         self._define(value, reads, (node,), 1)
 
     def _unfused_bias(self, node: Node) -> bool:
         """Whether a loop adds the bias: of a convolution always.
 
-        Of a product in fp32, if only loops read it (`unfuse_bias_add_to_pointwise`
+        Of a GEMM in fp32, if only loops read it (`unfuse_bias_add_to_pointwise`
         in `fx_passes/post_grad.py`).
         """
         if len(node.operands) <= _BIAS or not node.results:
@@ -477,5 +477,5 @@ class Stepping:
 def _has_own_memory(tensor: Tensor) -> bool:
     """Whether a kernel allocates its result itself: all but BLAS and convolutions."""
     node = tensor.value.producer
-    products = ("linear", "matmul", "conv", "conv_transpose")
-    return node is None or node.op not in products
+    gemms = ("linear", "matmul", "conv", "conv_transpose")
+    return node is None or node.op not in gemms

@@ -51,7 +51,7 @@ def _in_forward(graph: Graph, value: Value) -> bool:
 
 @attrs.define(eq=False)
 class BufferBroadcast:
-    """Writes the broadcast of one graph's buffers in front of its first node.
+    """Writes the broadcast of one graph's buffers before its first node.
 
     Attributes:
         graph: A training step.
@@ -68,11 +68,11 @@ class BufferBroadcast:
         buckets = fill_buckets(buffers_of(self.graph), limits)
         first = next(iter(self.graph), None)
 
-        def in_front(node: Node) -> None:
+        def put_before(node: Node) -> None:
             if node is first:
                 self._broadcast(buckets)
 
-        self.graph.rewrite(in_front)
+        self.graph.rewrite(put_before)
 
     def _broadcast(self, buckets: Sequence[Bucket]) -> None:
         under_way: list[tuple[Bucket, Value]] = []

@@ -46,7 +46,7 @@ class DataParallel(Transform):
     the order in which they become ready, times one over the ranks; a full bucket is
     all-reduced while backward goes on, and the optimizer reads what comes back.
     Buffers, as running statistics, are broadcast before forward. Of an inference all
-    that there is are replicas. Run it behind `training`, and behind what shares one
+    that there is are replicas. Run it after `training`, and after what shares one
     model out among ranks: those are one replica then.
 
     Embedding tables that are sharded are left out, and if there are any the ranks that
@@ -180,7 +180,7 @@ def _has_shards(rank: RankClass) -> bool:
 
 
 def _is_sharded(node: Node) -> bool:
-    """Whether a node looks up tables, or their gradients, that ranks have dealt out."""
+    """Whether a node looks up tables, or their gradients, that ranks have sharded."""
     tables = node.attributes.get("tables")
     if not tables:
         return False
@@ -231,8 +231,8 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
     if any(map(updates_rows, graph)):
         ctx.note(
             "sparse-gradients",
-            "DDP over NCCL does not add up sparse gradients: priced as all-gathers of "
-            "their rows and indices",
+            "DDP over NCCL does not all-reduce sparse gradients: priced as all-gathers "
+            "of their rows and indices",
             str(graph),
         )
     fused = [n for n in graph if "optimizer" in n.attributes and n.operands]
@@ -241,6 +241,6 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
         ctx.warn(
             "tables-apart",
             "the backward pass of batched tables updates them at once: their gradients "
-            "are not added up over ranks; shard them (--pass shard-embeddings)",
+            "are not all-reduced; shard them (--pass shard-embeddings)",
             str(left[0]),
         )

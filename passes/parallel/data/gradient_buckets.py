@@ -89,7 +89,7 @@ def _elements(value: Value) -> int:
 
 
 def fill_buckets(tensors: Iterable[Value], limits: Limits) -> list[Bucket]:
-    """Deal tensors to buckets, in the order in which they are ready."""
+    """Assign tensors to buckets, in the order in which they are ready."""
     filling: dict[DType, Bucket] = {}
     buckets: list[Bucket] = []
     for tensor in tensors:
@@ -147,7 +147,7 @@ class Reduction:
         self.graph.outputs = [moved.get(v, v) for v in self.graph.outputs]
 
     def _step(self, node: Node) -> None:
-        """Write what belongs in front of *node*."""
+        """Write what belongs before *node*."""
         self._issue()
         if node.location.phase == OPTIMIZER:
             self._finish()

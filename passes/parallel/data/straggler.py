@@ -28,15 +28,15 @@ class Straggler(Transform):
     """Let the host of one rank stand still once a step, so that the others wait for it.
 
     The rank becomes a class of its own, with an op `host` that states its time. The
-    time is exact: it is no estimate of perfc's. At the start of a step is behind the
+    time is exact: it is no estimate of perfc's. At the start of a step is after the
     copies of the inputs. The same again sets the time anew; several of them, for other
-    ranks or in front of other ops, add up. Of `analyze` and `load` it runs behind all
+    ranks or before other ops, add up. Of `analyze` and `load` it runs after all
     that shares a model out among ranks.
 
     Attributes:
         rank: Which.
         us: How long, in microseconds.
-        before: In front of what: a node as reports call it, or the first op of this
+        before: Before what: a node as reports call it, or the first op of this
             name, as `all_reduce`; if empty, at the start of the step.
 
     Raises:
@@ -92,7 +92,7 @@ class Straggler(Transform):
         return [rest, late]
 
     def _stand_still(self, graph: Graph) -> None:
-        """Write it down in front of the op, or change what is there already."""
+        """Write it down before the op, or change what is there already."""
         place = self._place(graph)
         name = f"{place.name}.{self.name}" if self.before else self.name
         for node in graph:
@@ -109,7 +109,7 @@ class Straggler(Transform):
         graph.rewrite(step)
 
     def _place(self, graph: Graph) -> Node:
-        """Return the op in front of which the host stands still.
+        """Return the op before which the host stands still.
 
         Raises:
             UsageError: there is none.

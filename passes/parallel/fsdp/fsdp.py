@@ -61,36 +61,36 @@ class Fsdp(Transform):
     """Share the parameters of each unit of a model among ranks, as PyTorch's FSDP.
 
     The parameters of a unit lie in one flat tensor, of which each rank has an equal
-    part. It is gathered in front of the unit; `training`, behind this pass, derives
+    part. It is gathered before the unit; `training`, after this pass, derives
     that gradients are scattered as soon as the unit's are complete, and that the
     optimizer steps on parts. The units are the modules that `wrap` names, each with
     what is below it; all other parameters are those of the root.
 
     It runs before `training`, which the pass `regather` follows for `full` and
-    `hybrid`: gathered parameters are forgotten behind forward and gathered again in
+    `hybrid`: gathered parameters are forgotten after forward and gathered again in
     backward (ZeRO-3); with `grad-op` they stay (ZeRO-2). Tables of embedding bags are
-    not shared: `shard-embeddings` deals them out.
+    not shared: `shard-embeddings` shards them.
 
     Attributes:
         ranks: How many ranks there are.
         strategy: `full`, `grad-op`, or `hybrid`: shared inside nodes, and gradients
-            added up between them.
+            all-reduced between them.
         wrap: Path of the units, as `transformer.h.*`, where a star stands for one part;
             if empty, the repeated blocks of all lists of modules with parameters.
         per_node: Ranks of a node, for `hybrid`.
-        prefetch: When `regather` gathers again: `pre`, in front of the unit before it
-            in backward, or `none`, in front of the unit itself.
+        prefetch: When `regather` gathers again: `pre`, before the unit before it
+            in backward, or `none`, before the unit itself.
         param_dtype: `bf16` or `fp16`: mixed precision (`MixedPrecision.param_dtype`).
             The rank's part is cast before it is gathered, and the model computes in
             that type; parts, their gradients and the optimizer's states keep theirs.
             With autocast the pass comes before `convert-dtype`.
-        reduce_dtype: `bf16`, `fp16` or `fp32`: what gradients are added up in; if
+        reduce_dtype: `bf16`, `fp16` or `fp32`: what gradients are reduced in; if
             empty, the type that the model computes in.
 
     Raises:
         UsageError: an option is wrong, no module fits, there is a backward pass, or
             autocast has cast the parameters that are to be gathered in another type.
-        UnsupportedModelError: tables are not dealt out, or there are no parameters.
+        UnsupportedModelError: tables are not sharded, or there are no parameters.
 
     """
 
@@ -153,7 +153,7 @@ class Fsdp(Transform):
 
     @property
     def regathers(self) -> bool:
-        """Whether parameters are forgotten behind forward."""
+        """Whether parameters are forgotten after forward."""
         return self.strategy != GRAD_OP
 
     def run(self, program: Program, ctx: PassContext) -> Program:
@@ -233,10 +233,10 @@ def _checked(program: Program, graph: Graph | None) -> Graph:
 
 
 def _shared_parameters(graph: Graph) -> list[Value]:
-    """Return the parameters that are shared: all but tables that are dealt out.
+    """Return the parameters that are shared: all but sharded tables.
 
     Raises:
-        UnsupportedModelError: there are none, or tables that nobody has dealt out.
+        UnsupportedModelError: there are none, or tables that are not sharded.
 
     """
     tables: set[Value] = set()
@@ -246,7 +246,7 @@ def _shared_parameters(graph: Graph) -> list[Value]:
         records = node.attributes.records("tables")
         if any("sharding" not in record for record in records):
             msg = (
-                f"{node}: fsdp does not share tables of embedding bags; deal them out "
+                f"{node}: fsdp does not share tables of embedding bags; shard them "
                 "first: --pass shard-embeddings"
             )
             raise UnsupportedModelError(msg)
@@ -266,7 +266,7 @@ class _Sharing:
         tape: Where the graph is written.
         groups: Communicators: of who shares, and of who has equal parts.
         stored: What type each parameter is stored in.
-        reduced: What gradients are added up in; None for their own type.
+        reduced: What gradients are reduced in; None for their own type.
 
     """
 
@@ -276,7 +276,7 @@ class _Sharing:
     reduced: DType | None
 
     def write(self, units: Mapping[str, Sequence[Value]]) -> None:
-        """Gather each unit in front of its first reader."""
+        """Gather each unit before its first reader."""
         tape, graph = self.tape, self.tape.graph
         unit_of = {value: name for name, values in units.items() for value in values}
         left = {name: list(values) for name, values in units.items()}
@@ -316,7 +316,7 @@ class _Sharing:
             graph.replace_uses(value, view)
 
     def _gathered(self, part: Value, dtype: DType) -> Value:
-        """Gather parts in a type; gradients of equal parts are added up likewise."""
+        """Gather parts in a type; gradients of equal parts are reduced likewise."""
         tape = self.tape
         if typed(part).dtype != dtype:
             # A gradient is cast back where the last that adds it up has left it.

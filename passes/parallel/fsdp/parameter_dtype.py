@@ -21,7 +21,7 @@ PARAM_DTYPES = {"": None, **{name: DTYPES[LOW_DTYPES[name]] for name in LOW_DTYP
 """What parameters can be gathered in: their own type if nothing is said."""
 
 REDUCE_DTYPES = {**PARAM_DTYPES, "fp32": DTYPES["f32"]}
-"""What gradients can be added up in: their own type if nothing is said."""
+"""What gradients can be reduced in: their own type if nothing is said."""
 
 
 def compute_in(
@@ -79,7 +79,7 @@ def _refuse_autocast(graph: Graph, shared: Iterable[Value]) -> None:
 
 
 def _cast_inputs(graph: Graph, inputs: Iterable[Value], low: DType) -> None:
-    """Cast inputs in front of the first node."""
+    """Cast inputs before the first node."""
     waiting = list(inputs)
 
     def step(_: Node) -> None:

@@ -23,16 +23,16 @@ from perfc.passes.graphs import (
 
 @attrs.frozen
 class Regather(Transform):
-    """Forget gathered parameters behind forward; gather them again for backward.
+    """Forget gathered parameters after forward; gather them again for backward.
 
     As PyTorch's FSDP does with `reshard_after_forward`. What the root gathers stays:
-    backward begins with it. Run it behind `training`, and behind
+    backward begins with it. Run it after `training`, and after
     `checkpoint-activations`: a unit that is computed again right before its backward
     pass is gathered once for both; where other units come in between it is forgotten,
     and gathered twice. `fsdp` has it run.
 
     Attributes:
-        prefetch: `pre`: a unit is gathered again in front of the backward pass of the
+        prefetch: `pre`: a unit is gathered again before the backward pass of the
             unit that comes before it (`BackwardPrefetch.BACKWARD_PRE`); `none`: in
             front of its own.
 

@@ -1,4 +1,4 @@
-"""How consecutive layers are dealt to stages, or in chunks to stages in turn."""
+"""How consecutive layers are assigned to stages, or in chunks to stages in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from perfc.passes.parallel.pipeline.microbatches import INTERLEAVED, Step, steps_of
 
 BACKWARD_PER_FORWARD = 2.0
-"""What backward takes for forward: two products for each, of input and weight."""
+"""What backward takes for forward: two GEMMs for each, of input and weight."""
 
 ROUNDS = 4
 """Microbatches as multiples of the stages by which cuts are compared. More repeat what
@@ -30,8 +30,8 @@ class Costs:
     What crosses does so while a part computes: it counts where it takes longer.
 
     Attributes:
-        until: What all layers in front of each take, and all of them.
-        sent: Bytes that cross in front of each layer, and behind the last.
+        until: What all layers before each take, and all of them.
+        sent: Bytes that cross before each layer, and after the last.
         per_byte: What a byte takes that crosses.
 
     """
@@ -42,7 +42,7 @@ class Costs:
 
     @classmethod
     def of(cls, work: Sequence[float], sent: Sequence[int], per_byte: float) -> Costs:
-        """Collect them; *sent* is in front of each layer."""
+        """Collect them; *sent* is before each layer."""
         return cls([*accumulate(work, initial=0.0)], [*sent, 0], per_byte)
 
     def parts(self, ends: Sequence[int]) -> list[float]:
@@ -57,7 +57,7 @@ class Costs:
         return self.until[end] - self.until[begin]
 
     def cut(self, parts: int, *, even: bool = False) -> tuple[int, ...]:
-        """Return the first layer of each part, and the one behind the last.
+        """Return the first layer of each part, and the one after the last.
 
         The slowest is as fast as can be, or all are as even as can be: their squares
         add up to least. Of cuts that are as good, that with the least to send.
@@ -95,7 +95,7 @@ class _Cut:
     Attributes:
         badness: What the slowest part takes, or squares of what all take.
         sent: Bytes that cross.
-        ends: First layer of each part, and the one behind the last.
+        ends: First layer of each part, and the one after the last.
 
     """
 
@@ -109,7 +109,7 @@ class _Wait:
     """A step, and what it waits for.
 
     Attributes:
-        stage: Where it runs, behind what ran there.
+        stage: Where it runs, after what ran there.
         chunk: Which of all chunks.
         before: The place in the order of the step that it reads; None if there is none.
         factor: What it takes for forward of the chunk.
@@ -124,7 +124,7 @@ class _Wait:
 
 @attrs.frozen(eq=False)
 class ChunkSteps:
-    """Interleaved steps of all stages, each behind the steps that it waits for.
+    """Interleaved steps of all stages, each after the steps that it waits for.
 
     Attributes:
         stages: How many stages.
@@ -175,10 +175,10 @@ class ChunkSteps:
         return max(free)
 
     def cut(self, costs: Costs) -> tuple[int, ...]:
-        """Return the first layer of each chunk, and the one behind the last.
+        """Return the first layer of each chunk, and the one after the last.
 
         What counts is the whole schedule: a stage that has more in all of its chunks
-        holds up the others, and so does a chunk behind or in front of shorter ones.
+        holds up the others, and so does a chunk after or before shorter ones.
         Of cuts with the least slowest chunk, and with the most even ones, layers go
         from chunk to chunk as long as steps end earlier, and no stage has more than
         the slowest had: of many microbatches that one decides.

@@ -49,9 +49,9 @@ MAX_MICROBATCHES = 4096
 
 @attrs.frozen
 class PipelineParallel(Transform):
-    """Run the layers of a model on ranks behind each other, a batch in parts.
+    """Run the layers of a model on consecutive ranks, a batch in parts.
 
-    Layers are dealt out so that the slowest stage is as fast as can be, by their work
+    Layers are assigned so that the slowest stage is as fast as can be, by their work
     and what crosses between them; chunks so that their last step ends early. Every
     stage runs its part of forward, and of backward, for each microbatch; what crosses
     is sent and received, forward and backward on streams of their own. Gradients are
@@ -59,7 +59,7 @@ class PipelineParallel(Transform):
     read, as a tied embedding, are held by each, and their gradients are all-reduced.
     The batch is that of all microbatches together.
 
-    Run it behind `training`, and in front of `data-parallel`. Ranks that share layers
+    Run it after `training`, and before `data-parallel`. Ranks that share layers
     (`tensor-parallel`) make up one stage. What a training step returns but its loss and
     gradients is not kept.
 
@@ -163,7 +163,7 @@ class PipelineParallel(Transform):
         if others or program.replicas > 1:
             msg = (
                 f"{self.name} takes one model on one GPU, or on ranks of "
-                "tensor-parallel; other rewrites come behind it, or not at all"
+                "tensor-parallel; other rewrites come after it, or not at all"
             )
             raise UsageError(msg)
         if any(node.regions for node in rank.ops):

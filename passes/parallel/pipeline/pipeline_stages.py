@@ -24,7 +24,7 @@ class Stages:
     """A graph, cut into stages.
 
     Values flow up in forward, and down in backward. Where places have several stages
-    each, stages are dealt out one by one, in turn.
+    each, stages are assigned one by one, in turn.
 
     Attributes:
         graph: The graph of one microbatch.

@@ -32,7 +32,7 @@ H100, 2.04 TB/s and 300 GB/s of an A100 (their data sheets)."""
 
 
 def is_forward(node: Node) -> bool:
-    """Whether a node is of forward, or of the loss behind it."""
+    """Whether a node is of forward, or of the loss after it."""
     return node.location.phase not in (BACKWARD, OPTIMIZER)
 
 
@@ -49,7 +49,7 @@ class Layers:
         nodes: The nodes of each.
         work: The work of each, as bytes of memory; the work of backward is in
             proportion.
-        crossing: Bytes that cross in front of each, none in front of the first.
+        crossing: Bytes that cross before each, none before the first.
 
     """
 
@@ -132,7 +132,7 @@ def _work(node: Node, numbers: Mapping[str, int]) -> float:
 def _crossing(
     graph: Graph, layers: Sequence[Sequence[Node]], numbers: Mapping[str, int]
 ) -> list[int]:
-    """Return how many bytes are made in front of each layer, and read from there on."""
+    """Return how many bytes are made before each layer, and read from there on."""
     layer_of = {node: n for n, layer in enumerate(layers) for node in layer}
     found = [0] * len(layers)
     for number, layer in enumerate(layers):

@@ -28,7 +28,8 @@ class Plan:
 
     Attributes:
         stages: Which stage has what, of one microbatch.
-        places: How many groups of ranks there are, to which stages are dealt in turn.
+        places: How many groups of ranks there are, which stages are assigned to in
+            turn.
         whole: Inputs of all microbatches together, and the axis that is divided.
         microbatches: How many there are.
         ranks: Ranks of a stage, which are neighbours.
@@ -208,7 +209,7 @@ class StageWriter:
         self._resident[gradient.value] = part
 
     def _add_up_parts(self) -> None:
-        """Add up the gradients of parameters that other stages have, too."""
+        """All-reduce the gradients of parameters that other stages have, too."""
         for gradient in self.plan.gradients:
             stages = gradient.stages
             if len(stages) == 1 or self._part(gradient) is None:

@@ -144,7 +144,7 @@ def _rotary(node: Node, axes: Axes) -> Axes | None:
 
 
 def _matmul(node: Node, axes: Axes) -> Axes | None:
-    """Products of batches: an axis of batches, of both."""
+    """Matmuls of batches: an axis of batches, of both."""
     ranks = {typed(value).rank for value in (*node.operands, *node.results)}
     axis = axes[0]
     if axis is None or set(axes) != {axis} or len(ranks) > 1:

@@ -44,7 +44,7 @@ class TensorParallel(Transform):
     the tokens of its part, the others are zeros, and the sums are all-reduced. Scores
     stay in parts up to the loss; where something else reads them they are gathered.
 
-    It runs before `training` and in front of passes that make replicas.
+    It runs before `training` and before passes that make replicas.
 
     Attributes:
         ranks: How many ranks share the layers.
@@ -87,7 +87,7 @@ class TensorParallel(Transform):
         if not layout.rows:
             msg = (
                 f"{graph} has no linear layers that {self.name} could share: one "
-                "split by columns, and behind it one by rows"
+                "split by columns, and after it one by rows"
             )
             raise UnsupportedModelError(msg)
         vocabulary = self._vocabulary(layout, ctx)
@@ -150,7 +150,7 @@ def _remark(
         ctx.warn(
             "whole-attention",
             f"heads of {listed(attention)} are not shared: every rank computes all, "
-            "and has the layers in front of them and behind whole",
+            "and has the layers before them and after whole",
         )
 
 

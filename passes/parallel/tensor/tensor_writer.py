@@ -81,10 +81,10 @@ class TensorWriter:
         self._add_up()
 
     def _take_biases(self) -> None:
-        """Leave layers by rows their products alone: a sum has the bias once."""
+        """Leave layers by rows their matmuls alone: a sum has the bias once."""
         graph, rows = self._graph, self.layout.rows
         biases = {node.results[0].name: node.operands[2:] for node in rows}
-        graph.replace({node: _product(node) for node in rows if node.operands[2:]})
+        graph.replace({node: _matmul(node) for node in rows if node.operands[2:]})
         for name, bias in biases.items():
             node = graph.value(name).producer
             assert node is not None  # noqa: S101 - a layer's result
@@ -145,7 +145,7 @@ class TensorWriter:
         self._graph.set_operand(node, index, constant)
 
     def _share_inputs(self) -> None:
-        """Add up, in backward, what layers by columns want of their input."""
+        """All-reduce, in backward, what layers by columns want of their input."""
         shared: dict[Value, Value] = {}
         for node in self.layout.columns:
             x = node.operands[0]
@@ -172,16 +172,16 @@ class TensorWriter:
 
     def _reduce(self, node: Node) -> None:
         graph, value = self._graph, node.results[0]
-        readers, made = graph.uses(value), self._behind(node, "all_reduce", "sum")
+        readers, made = graph.uses(value), self._after(node, "all_reduce", "sum")
         for bias in self._biases[node]:
-            made = self._behind(node, "add", "biased", made, bias)
+            made = self._after(node, "add", "biased", made, bias)
         for use in readers:
             graph.set_operand(use.node, use.index, made)
         graph.outputs = [
             made if output is value else output for output in graph.outputs
         ]
 
-    def _behind(self, node: Node, op: str, name: str, *operands: Value) -> Value:
+    def _after(self, node: Node, op: str, name: str, *operands: Value) -> Value:
         """Write a node of the type of a layer; a collective of it without operands."""
         graph, value = self._graph, node.results[0]
         made = graph.add(
@@ -195,7 +195,7 @@ class TensorWriter:
         return made.results[0]
 
 
-def _product(node: Node) -> Replacement:
+def _matmul(node: Node) -> Replacement:
     """Return a linear layer without its bias."""
     operands, result = node.operands[:2], node.results[0]
     return Replacement(node.op, operands, node.attributes, result, node.location)

@@ -27,11 +27,11 @@ _WEIGHT = 1
 
 @attrs.frozen(eq=False)
 class VocabularyLayout:
-    """The output layer of a model, and the look-ups of its tokens.
+    """The output layer of a model, and the lookups of its tokens.
 
     Attributes:
         head: The layer that makes a score for each token, and nothing reads.
-        lookups: Look-ups of tokens, in one table.
+        lookups: Lookups of tokens, in one table.
 
     """
 
@@ -45,7 +45,7 @@ class VocabularyLayout:
 
     @property
     def table(self) -> Value:
-        """The table of the look-ups, which may be the head's weight, too."""
+        """The table of the lookups, which may be the head's weight, too."""
         return self.lookups[0].operands[0]
 
     @classmethod
@@ -63,7 +63,7 @@ class VocabularyLayout:
         return cls(head, [node for node in readers if node is not head])
 
     def _owns(self, graph: Graph) -> bool:
-        """Whether nothing else reads the head's weight, but look-ups, and its bias."""
+        """Whether nothing else reads the head's weight, but lookups, and its bias."""
         weight, *bias = map(_parameter, self.head.operands[1:])
         readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
         alone = all(len(graph.uses(value)) == 1 for value in bias)

@@ -71,7 +71,7 @@ class VocabularyWriter:
                 self._shrink_views(use.node.results[0], turned(use.node).index(axis))
 
     def _step(self, node: Node) -> None:
-        """Write what belongs in front of *node*."""
+        """Write what belongs before *node*."""
         self._finish()
         if node in self.layout.lookups:
             self._waiting.append(node)
@@ -92,7 +92,7 @@ class VocabularyWriter:
         self._tape.location, self._tape.stem = node.location, node.name
 
     def _finish(self) -> None:
-        """Write what belongs behind the node that waits."""
+        """Write what belongs after the node that waits."""
         if not self._waiting:
             return
         node = self._waiting.pop()
@@ -110,8 +110,8 @@ class VocabularyWriter:
         return self._tape.op("all_gather", value, **attributes, **{ALIKE: True})
 
     def _sum(self, value: Value) -> Value:
-        """Leave out what is not this rank's, and add up what all have."""
-        assert self._outside is not None  # noqa: S101 - written in front of it
+        """Leave out what is not this rank's, and all-reduce what all have."""
+        assert self._outside is not None  # noqa: S101 - written before it
         tape, rank = self._tape, typed(self._outside).rank
         mask = tape.op("unsqueeze", self._outside, axes=(rank,))
         none = tape.number(value, 0.0)

@@ -184,7 +184,7 @@ def test_more_work_never_takes_less(
 def test_decoding_of_any_batch_reads_near_the_memory_rate(
     target: str, batch: int
 ) -> None:
-    """Steps of all heads are dealt out: no SM is idle for want of whole blocks."""
+    """Steps of all heads are distributed: no SM is idle for want of whole blocks."""
     kernel = few(1, 32768, batch=batch)
     memory_us = kernel.work.bytes / load_target(target).device.memory.bytes_per_s * 1e6
 

@@ -89,7 +89,7 @@ def _measured(software: str, sizes: Sequence[int]) -> list[float]:
 def test_few_gpus_change_from_ll_to_simple_at_once(
     target: str, op: str, ranks: int, last: int
 ) -> None:
-    """The power of two behind the last that goes by LL takes 1.5 times as long or more.
+    """The power of two after the last that goes by LL takes 1.5 times as long or more.
 
     There nccl-tests show a jump, and nowhere before.
     """

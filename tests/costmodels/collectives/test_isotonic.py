@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels.collectives.isotonic import rising
+from perfc.costmodels.collectives.isotonic import isotonic_regression
 
 ROWS = st.lists(
     st.tuples(st.floats(-100, 100), st.integers(1, 5)), min_size=1, max_size=12
@@ -27,7 +27,9 @@ def test_what_falls_is_pooled(
     values: list[float], counts: list[float], expected: list[float]
 ) -> None:
     """Into the mean of all rows that were measured there."""
-    found = rising(np.array(values, dtype=float), np.array(counts, dtype=float))
+    found = isotonic_regression(
+        np.array(values, dtype=float), np.array(counts, dtype=float)
+    )
 
     assert found.tolist() == pytest.approx(expected)
 
@@ -40,7 +42,7 @@ def test_no_rising_sequence_is_nearer(
     values, counts = (
         np.array(column, dtype=float) for column in zip(*rows, strict=True)
     )
-    found = rising(values, counts)
+    found = isotonic_regression(values, counts)
     other = values.min() + np.cumsum(steps[: len(values)])
 
     def distance(x: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:

@@ -151,7 +151,7 @@ def test_columns_beyond_registers_are_taken_in_pieces(
 
 
 def test_rows_looked_up_again_are_there() -> None:
-    """A hundred look-ups of one row fetch one; of a large table, as many."""
+    """A hundred lookups of one row fetch one; of a large table, as many."""
     one = _amounts("gather", kind="gather", axis=0, shape=(1, 4), indices=(100,))
     many = _amounts(
         "gather", kind="gather", axis=0, shape=(10_000_000, 4), indices=(100,)
@@ -171,8 +171,8 @@ def test_pieces_that_are_joined() -> None:
     assert pytest.approx(3) == _amounts("concat", axis=0, shapes=shapes)["row_ns"]
 
 
-def test_look_ups_are_counted_one_by_one() -> None:
-    """A bag's look-ups are a term of their own, on however many cores."""
+def test_lookups_are_counted_one_by_one() -> None:
+    """A bag's lookups are a term of their own, on however many cores."""
     table = Record({"rows": 1000, "dim": 16, "pooling": 5})
     found = _amounts("embedding_bag", batch=32, tables=(table, table))
 
@@ -180,7 +180,7 @@ def test_look_ups_are_counted_one_by_one() -> None:
 
 
 def test_a_matrix_times_a_vector_is_work_of_one_core() -> None:
-    """With one row or one column; a batch of such is a batch of products."""
+    """With one row or one column; a batch of such is a batch of GEMMs."""
     one = _amounts("gemm", b=1, m=4096, n=1, k=512)
     row = _amounts("gemm", b=1, m=1, n=4096, k=512)
     batch = _amounts("gemm", b=8, m=4096, n=1, k=512)
@@ -192,7 +192,7 @@ def test_a_matrix_times_a_vector_is_work_of_one_core() -> None:
 
 
 @pytest.mark.parametrize(("k", "alone"), [(16, True), (48, False)])
-def test_a_small_product_is_left_to_one_core(k: int, alone: bool) -> None:
+def test_a_small_gemm_is_left_to_one_core(k: int, alone: bool) -> None:
     """Below 24,000 flops for each of the eight lanes; others wait for both cores."""
     found = _amounts("gemm", b=1, m=64, n=64, k=k)
     missed = found["slowdown"] * (CORES - 1) if alone else 0.0
@@ -330,7 +330,7 @@ def test_channels_of_a_convolution_are_padded_to_vectors() -> None:
     assert [1, 1] == pytest.approx([odd["reorder_us"], even["reorder_us"]])
 
 
-def test_groups_are_no_products() -> None:
+def test_groups_are_no_gemms() -> None:
     """A channel each: taps are multiplied by vectors of channels, if they fill some."""
     full, odd = (
         _convolution(n=2, c_in=c, c_out=c, kernel=3, size=32, groups=c)
@@ -394,7 +394,7 @@ def test_few_joined_numbers_are_one_loop_and_many_a_copy_of_each_tensor() -> Non
     assert [4, 4, 1] == pytest.approx([large[name] for name in names])
 
 
-def test_first_flops_of_a_product_are_slower_than_those_after() -> None:
+def test_first_flops_of_a_gemm_are_slower_than_those_after() -> None:
     """2 x 64 x 32 x 32 flops: all of the first piece of the ramp, part of the next."""
     rate = TARGET.device.flops_per_s["fp32"]
     small = _amounts("gemm", b=1, m=64, n=32, k=32)

@@ -94,7 +94,7 @@ def test_a_vector_holds_channels_of_one_group(
         (8, 12, 16, "forward"),
     ],
 )
-def test_groups_that_no_vector_holds_are_products_of_their_own(
+def test_groups_that_no_vector_holds_are_gemms_of_their_own(
     lanes: int, per_in: int, per_out: int, phase: str
 ) -> None:
     """What is put together for one is used by the columns of its group alone."""

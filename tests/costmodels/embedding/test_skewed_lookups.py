@@ -1,4 +1,4 @@
-"""What look-ups cost whose rows are not equally popular."""
+"""What lookups cost whose rows are not equally popular."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def seconds(*kernels: Kernel) -> list[float]:
 
 
 def popular(text: str) -> Kernel:
-    """Return a look-up of many rows."""
+    """Return a lookup of many rows."""
     return bag(8192, 4, ROWS, 20, 128, popularity=text)
 
 
 @pytest.mark.parametrize("made", [bag, update])
 def test_skew_saves_traffic(made: Callable[..., Kernel]) -> None:
-    """The more unequal rows are, the less a look-up costs, and its update."""
+    """The more unequal rows are, the less a lookup costs, and its update."""
     texts = ("uniform", "zipf(0.6)", "zipf(0.9)", "zipf(1.2)", "zipf(1.5)")
     found = seconds(*(made(8192, 4, ROWS, 20, 128, popularity=t) for t in texts))
     assert all(less <= more * (1 + 1e-9) for more, less in pairwise(found))
@@ -48,7 +48,7 @@ def test_flat_is_uniform(text: str) -> None:
 def test_nearly_flat_is_nearly_uniform() -> None:
     """A popularity that is hardly skewed costs what a flat one does, to 10 %.
 
-    Misses of uniform look-ups count a cache that is empty at first as a warm one.
+    Misses of uniform lookups count a cache that is empty at first as a warm one.
     """
     for rows in (2000, 200_000, 40_000_000):
         uniform, flat = seconds(

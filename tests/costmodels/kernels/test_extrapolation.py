@@ -9,30 +9,30 @@ from perfc.costmodels import Provenance, load_target, price, target_names
 from perfc.costmodels.kernels import extrapolation_remark
 from perfc.ir import Kernel
 
-PRODUCT = gemm(512, 512, 512)
+GEMM = gemm(512, 512, 512)
 FEW_ROWS, BATCH = gemm(8, 512, 512), gemm(512, 512, 512, b=4)
-TENSOR_PRODUCT = gemm(512, 512, 512, dtype="fp16", math="fp16")
+TENSOR_GEMM = gemm(512, 512, 512, dtype="fp16", math="fp16")
 SOFTMAX = over_rows("softmax", 64, 64)
 
 
 @pytest.mark.parametrize(
     ("kernel", "target", "provenance"),
     [
-        (PRODUCT, "v100", Provenance.FITTED),
-        (PRODUCT, "a30", Provenance.FITTED),  # compute capability 8.0, as A100
-        (PRODUCT, "a10", Provenance.ANALYTIC),  # 8.6
-        (PRODUCT, "p4", Provenance.FITTED),  # by a network, not by the formula
+        (GEMM, "v100", Provenance.FITTED),
+        (GEMM, "a30", Provenance.FITTED),  # compute capability 8.0, as A100
+        (GEMM, "a10", Provenance.ANALYTIC),  # 8.6
+        (GEMM, "p4", Provenance.FITTED),  # by a network, not by the formula
         (FEW_ROWS, "p4", Provenance.ANALYTIC),  # fewer than any that was measured
         (FEW_ROWS, "v100-pcie", Provenance.FITTED),
-        (PRODUCT, "titan-xp", Provenance.ANALYTIC),
+        (GEMM, "titan-xp", Provenance.ANALYTIC),
         (BATCH, "titan-xp", Provenance.FITTED),  # 6.1, as P4
-        (PRODUCT, "h100", Provenance.FITTED),  # 9.0
-        (PRODUCT, "mi210", Provenance.ANALYTIC),
-        (TENSOR_PRODUCT, "h100-pcie", Provenance.FITTED),
-        (TENSOR_PRODUCT, "4090", Provenance.FITTED),  # 8.9, as L40S
-        (TENSOR_PRODUCT, "v100", Provenance.ANALYTIC),
-        (TENSOR_PRODUCT, "b200", Provenance.ANALYTIC),
-        (TENSOR_PRODUCT, "mi300x", Provenance.ANALYTIC),
+        (GEMM, "h100", Provenance.FITTED),  # 9.0
+        (GEMM, "mi210", Provenance.ANALYTIC),
+        (TENSOR_GEMM, "h100-pcie", Provenance.FITTED),
+        (TENSOR_GEMM, "4090", Provenance.FITTED),  # 8.9, as L40S
+        (TENSOR_GEMM, "v100", Provenance.ANALYTIC),
+        (TENSOR_GEMM, "b200", Provenance.ANALYTIC),
+        (TENSOR_GEMM, "mi300x", Provenance.ANALYTIC),
         (SOFTMAX, "t4", Provenance.FITTED),
         (SOFTMAX, "gb200", Provenance.ANALYTIC),
         (conv(64, 64, 56, kernel=3), "2080ti", Provenance.FITTED),  # 7.5, as T4
@@ -47,7 +47,7 @@ def test_a_number_is_fitted_where_its_fit_has_seen_the_gpus_kind(
 
 
 @pytest.mark.parametrize(
-    "kernel", [PRODUCT, SOFTMAX, bag(64, 1, 1000, 2, 64), conv(8, 8, 9, kernel=3)]
+    "kernel", [GEMM, SOFTMAX, bag(64, 1, 1000, 2, 64), conv(8, 8, 9, kernel=3)]
 )
 def test_the_interval_widens_with_the_distance_from_the_fit(kernel: Kernel) -> None:
     """The shared uncertainty is least on a fitted GPU and most on another maker's."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.costmodels.locality.look_up import distinct_bags, drawn, each_row, misses
+from tests.costmodels.locality.lookup import distinct_bags, drawn, each_row, misses
 
 from perfc.costmodels import Histogram, parse_popularity, unique_row_count
 from perfc.costmodels.locality import (
@@ -98,7 +98,7 @@ def test_ends_of_miss_shares(text: str, rows: int, cached: float) -> None:
 def test_cold_misses_lie_between(
     text: str, rows: int, cached: float, lookups: float
 ) -> None:
-    """A cold cache misses every row once at least, and no look-up twice."""
+    """A cold cache misses every row once at least, and no lookup twice."""
     popularity = parse_popularity(text)
     found = cold_misses(popularity, rows, cached, lookups)
     touched = unique_row_count(popularity, rows, lookups)

@@ -1,4 +1,4 @@
-"""Rows that look-ups touch: formulas against look-ups drawn at random."""
+"""Rows that lookups touch: formulas against lookups drawn at random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.costmodels.locality.look_up import distinct_bags, drawn
+from tests.costmodels.locality.lookup import distinct_bags, drawn
 
 from perfc.costmodels import Histogram, parse_popularity, unique_row_count
 from perfc.costmodels.locality import (
@@ -37,7 +37,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no shared data here")
 @pytest.mark.parametrize("q", [0.0, 10.0, 3000.0])
 @pytest.mark.parametrize("rows", [10, 3000, 200_000])
 def test_unique_rows_of_draws(s: float, q: float, rows: int) -> None:
-    """Rows touched are within 0.5 % of those of look-ups drawn."""
+    """Rows touched are within 0.5 % of those of lookups drawn."""
     popularity = parse_popularity(f"zipf-mandelbrot({s},{q})")
     lookups, repeats = 50_000, 16
     counts = [
@@ -106,7 +106,7 @@ def test_inclusion_adds_up(s: float, rows: int, count: float) -> None:
     st.floats(0, 1e12),
 )
 def test_curves_rise(text: str, rows: int, lookups: float, more: float) -> None:
-    """More look-ups touch more rows, never more than there are or are looked up."""
+    """More lookups touch more rows, never more than there are or are looked up."""
     popularity = parse_popularity(text)
     found = unique_row_count(popularity, rows, lookups)
     after = unique_row_count(popularity, rows, lookups + more)
@@ -117,7 +117,7 @@ def test_curves_rise(text: str, rows: int, lookups: float, more: float) -> None:
 
 @pytest.mark.parametrize("text", ["uniform", "zipf(1)", "hist(1:5,2:1)", "fbgemm(1.2)"])
 def test_ends(text: str) -> None:
-    """No look-up touches nothing, one touches one row, very many touch all."""
+    """No lookup touches nothing, one touches one row, very many touch all."""
     popularity = parse_popularity(text)
     assert unique_row_count(popularity, 50, 0) == 0
     assert unique_row_count(popularity, 50, 1) == pytest.approx(1, rel=0.03)
@@ -142,7 +142,7 @@ def test_uniform_is_the_limit_of_zipf() -> None:
 
 
 def test_rarefied_histogram() -> None:
-    """A histogram of drawn look-ups tells what fewer, or somewhat more, touch."""
+    """A histogram of drawn lookups tells what fewer, or somewhat more, touch."""
     popularity, rows = ZipfMandelbrot(0.9, 50), 40_000
     lookups = drawn(popularity, rows, 200_000, seed=3)
     half = lookups[:100_000]
@@ -158,7 +158,7 @@ def test_rarefied_histogram() -> None:
 
 
 def test_reuse_histogram_of_draws() -> None:
-    """Rows hit so and so often are as many as when look-ups are drawn."""
+    """Rows hit so and so often are as many as when lookups are drawn."""
     popularity, rows, lookups = ZipfMandelbrot(1.05), 20_000, 100_000
     found = reuse_histogram(popularity, rows, lookups)
     counts = [
@@ -199,7 +199,7 @@ def test_simulated_unique_rows() -> None:
 
 @pytest.mark.parametrize("popularity", [Uniform(), ZipfMandelbrot(1.1)])
 def test_noise_of_shares(popularity: Popularity) -> None:
-    """Shares of look-ups are off by what chance leaves, as drawn look-ups show."""
+    """Shares of lookups are off by what chance leaves, as drawn lookups show."""
     rows, lookups, square = 500, 4000, 0.0
     made = np.cumsum(reuse_histogram(popularity, rows, lookups).lookups) / lookups
     for seed in range(200):
@@ -214,7 +214,7 @@ def test_noise_of_shares(popularity: Popularity) -> None:
 
 @needs_data
 def test_published_reuse() -> None:
-    """Published bins of two years' look-ups say how often rows are hit in less."""
+    """Published bins of two years' lookups say how often rows are hit in less."""
     table = DATA / "dlrm_tables" / "dlrm_datasets" / "locality_stats.csv"
     stats = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     path = DATA / "locality" / "dlrm_datasets_rarefaction.csv"
@@ -234,7 +234,7 @@ def test_published_reuse() -> None:
 
 
 @needs_data
-def test_fitted_popularity_of_published_look_ups() -> None:
+def test_fitted_popularity_of_published_lookups() -> None:
     """One popularity for all tables touches as many rows as were counted."""
     path = DATA / "locality" / "dlrm_datasets_fit.csv"
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):

@@ -14,7 +14,7 @@ T4, H100 = load_target("t4"), load_target("h100")
 
 
 def _whole(target: Target, *sides: int) -> list[float]:
-    """Return what square products are uncertain by."""
+    """Return what square GEMMs are uncertain by."""
     kernels = [gemm(side, side, side, dtype="bf16", math="bf16") for side in sides]
     found = price(kernels, target, ALL_MODELS)
     whole: list[float] = np.hypot(found.sigma_shared, found.sigma_independent).tolist()
@@ -22,7 +22,7 @@ def _whole(target: Target, *sides: int) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ["a100", "h100", "l40s", "b200"])
-def test_short_products_are_less_certain(name: str) -> None:
+def test_short_gemms_are_less_certain(name: str) -> None:
     """On GPUs with rows and without; very long ones are all alike."""
     short, long, longer, longest = _whole(load_target(name), 128, 4096, 16384, 32768)
 
@@ -32,7 +32,7 @@ def test_short_products_are_less_certain(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["h200", "b200", "h100"])
 def test_a_profile_makes_nothing_certain_that_it_has_not_measured(name: str) -> None:
-    """One of a host alone, or of other ops, leaves products as they were."""
+    """One of a host alone, or of other ops, leaves GEMMs as they were."""
     plain = load_target(name)
     mine = attrs.evolve(plain, profile="mine")
 
@@ -62,9 +62,7 @@ def test_a_faster_memory_makes_no_kernel_longer() -> None:
         ("p100", 8, "gemm batched fp32"),
     ],
 )
-def test_products_before_volta_have_their_own(
-    target: str, batch: int, name: str
-) -> None:
+def test_gemms_before_volta_have_their_own(target: str, batch: int, name: str) -> None:
     """Those that are not batched: their kernels are Maxwell's."""
     table = KernelTable([gemm(64, 64, 64, b=batch)])
 

@@ -27,7 +27,7 @@ from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.ir import AttrValue, Kernel
 
 TURING = load_target("2080ti")
-"""No network corrects its products, which would say other last digits in a table."""
+"""No network corrects its GEMMs, which would say other last digits in a table."""
 MODELS = (MEASURED, *ALL_MODELS)
 HEAD = ProfileHead(name="mine", source="a test", date="2026-11-22", software="none")
 FIT = KernelFit(Family("gemm", "fp32"), {"start_us": 5.0, "scale": 3.0}, 0.1, 0.1, 10)
@@ -99,7 +99,7 @@ def test_any_other_kernel_is_left_to_the_models(
 def test_what_goes_without_saying_need_not_be_said(
     kernel: Kernel, row: dict[str, AttrValue]
 ) -> None:
-    """A row without `b`, `layout` or `phase` is of one product, `nn`, forward."""
+    """A row without `b`, `layout` or `phase` is of one GEMM, `nn`, forward."""
     said = attrs.evolve(kernel, params=type(kernel.params)(row))
 
     assert 1e-3 == _price(kernel, _with(_timed(said)))
@@ -116,7 +116,7 @@ def test_backward_of_a_softmax_is_called_otherwise_in_rows() -> None:
     assert 1e-3 == _price(launched, _with(_timed(row)))
 
 
-def test_what_is_launched_beside_a_product_is_taken_off() -> None:
+def test_what_is_launched_beside_a_gemm_is_taken_off() -> None:
     """A row is of the whole call; the other kernels of it have a price of their own."""
     kernel = gemm(64, 32, 16)
     params = kernel.params.updated(beside=1, beside_bytes=1 << 20)

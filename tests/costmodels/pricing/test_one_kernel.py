@@ -40,8 +40,8 @@ SIZES = st.one_of(st.just(1), st.integers(1, 300), st.integers(1, 70_000))
 
 
 @st.composite
-def products(draw: st.DrawFn) -> Kernel:
-    """Return a product of any size, type and layout, batched, beside another or not."""
+def gemms(draw: st.DrawFn) -> Kernel:
+    """Return a GEMM of any size, type and layout, batched, beside another or not."""
     m, n, k = (draw(SIZES) for _ in "mnk")
     math = draw(st.sampled_from(["fp32", "tf32", "bf16", "fp16"]))
     kernel = gemm(
@@ -75,7 +75,7 @@ def _in_a_table(kernel: Kernel, target: Target) -> Estimate:
 
 
 @settings(deadline=None, max_examples=200)
-@given(products(), st.sampled_from(TARGETS))
+@given(gemms(), st.sampled_from(TARGETS))
 def test_alone_as_in_a_table(kernel: Kernel, target: Target) -> None:
     """Bit for bit, also where a network in single precision corrects the model."""
     alone = price_one(kernel, target, MODELS)
@@ -236,7 +236,7 @@ def _convolution(
 
 @st.composite
 def embedding_tables(draw: st.DrawFn) -> Record:
-    """Return what a look-up says of one table."""
+    """Return what a lookup says of one table."""
     return Record(
         {
             "rows": draw(st.integers(1, 1 << 24)),
@@ -249,7 +249,7 @@ def embedding_tables(draw: st.DrawFn) -> Record:
 
 @st.composite
 def lookups(draw: st.DrawFn) -> Kernel:
-    """Return a look-up in tables, or an update of their rows, alike or not."""
+    """Return a lookup in tables, or an update of their rows, alike or not."""
     batch = draw(st.integers(1, 1 << 14))
     if draw(st.booleans()):
         kernel = bag(batch, 1, 1, 1, 64, weighted=draw(st.booleans()))

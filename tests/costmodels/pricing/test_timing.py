@@ -38,7 +38,7 @@ def test_calls_of_a_known_host() -> None:
 
 
 def test_calls_of_a_session() -> None:
-    """V100's table of products was measured in sessions; other rows have no session."""
+    """V100's table of GEMMs was measured in sessions; other rows have no session."""
     sessions = fitted("event")["session"]["v100-pcie-32g"]["gemm"]
     target, kernel = load_target("v100-pcie-32g"), gemm(8, 8, 8, b=2)
     place = np.array([first + 1 for first, _ in sessions])

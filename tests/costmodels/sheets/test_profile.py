@@ -35,7 +35,7 @@ values = { start_us = 1.0, scale = 1.5 }
 """
 
 
-PRODUCT = Kernel(
+GEMM = Kernel(
     "gemm",
     "fp32",
     "fp32",
@@ -230,7 +230,7 @@ def test_rows_of_other_sizes_are_refused(tmp_path: Path) -> None:
     )
     target = load_target(_write(tmp_path, text))
     with pytest.raises(PerfcError, match="have 3 sizes and 2 words, expected 4 and 2"):
-        price([PRODUCT], target, cost_models())
+        price([GEMM], target, cost_models())
 
 
 def test_rows_of_a_profile_correct_kernels_near_them(tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def test_rows_of_a_profile_correct_kernels_near_them(tmp_path: Path) -> None:
     near = load_target(_write(tmp_path, HEAD + DEVICE + KERNEL + NEAR))
     alone = load_target(_write(tmp_path, HEAD + DEVICE + KERNEL))
     far = attrs.evolve(
-        PRODUCT, params=PRODUCT.params.updated(b=1, m=1, n=1 << 20, k=4, layout="tt")
+        GEMM, params=GEMM.params.updated(b=1, m=1, n=1 << 20, k=4, layout="tt")
     )
-    priced = [price([PRODUCT, far], t, cost_models()) for t in (near, alone)]
+    priced = [price([GEMM, far], t, cost_models()) for t in (near, alone)]
     with_rows, without = (each.seconds for each in priced)
     assert ["gemm, near 511x511x511 nn", "gemm"] == list(priced[0].model)
     assert ["gemm", "gemm"] == list(priced[1].model)

@@ -1,4 +1,4 @@
-"""Targets: the built-in sheets, look-up by name, file and plugin, overrides."""
+"""Targets: the built-in sheets, lookup by name, file and plugin, overrides."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_half_a_link_cannot_be_added() -> None:
         load_target("l4", {"nvlink.links": "4"})
 
 
-# Look-up
+# Lookup
 
 
 def test_an_unknown_target_is_a_usage_error_with_a_guess() -> None:
@@ -252,7 +252,7 @@ def test_an_unknown_target_is_a_usage_error_with_a_guess() -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a b", "a\nb", "\0"])
 def test_a_strange_name_is_a_usage_error(name: str) -> None:
-    """No text makes the look-up fail in another way, or print two lines."""
+    """No text makes the lookup fail in another way, or print two lines."""
     with pytest.raises(UsageError, match=r"^unknown target .*$"):
         load_target(name)
 

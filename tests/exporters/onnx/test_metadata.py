@@ -21,7 +21,7 @@ WEIGHTS = "weights.bin"
 
 @pytest.fixture
 def model_file(tmp_path: Path) -> Path:
-    """A model of two products, an older prediction on it, weights beside it."""
+    """A model of two matmuls, an older prediction on it, weights beside it."""
     rng = np.random.default_rng(0)
     shapes = {"w": (64, 32), "v": (32, 16)}
     weights = [

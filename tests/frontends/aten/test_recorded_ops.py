@@ -102,7 +102,7 @@ def test_lists_have_the_type_of_the_trace() -> None:
     assert str(node.results[0].type) == "bf16[5]"
 
 
-def test_a_product_reads_what_was_transposed() -> None:
+def test_a_matmul_reads_what_was_transposed() -> None:
     """Strides say that a matrix lies column by column: a view of another."""
     turned = RecordedTensor((8, 4), F32, (1, 8))
 

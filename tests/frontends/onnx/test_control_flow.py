@@ -49,7 +49,7 @@ def _ops(model: perfc.Model) -> list[str]:
 
 
 def test_a_loop_costs_what_its_turns_cost(tmp_path: Path) -> None:
-    """Five turns are five products and activations, as if they were written out."""
+    """Five turns are five matmuls and activations, as if they were written out."""
     loop = perfc.load(_write(tmp_path, STEPS), batch=4, dims={"steps": 5})
     nodes = "".join(
         f"h{k} = MatMul({'x' if k == 0 else f'r{k}'}, w) "

@@ -320,7 +320,7 @@ def test_types_are_those_that_onnxruntime_computes(name: str) -> None:
         ("conv_nhwc", 2 * (2 * 4 * 4 * 4) * 6 * 9),
     ],
 )
-def test_flops_are_those_of_the_product(name: str, flops: int, tmp_path: Path) -> None:
+def test_flops_are_those_of_the_matmul(name: str, flops: int, tmp_path: Path) -> None:
     """Scales, zero points and other layouts add nothing."""
     graph = _front(_model(name)[0], tmp_path)
 
@@ -331,7 +331,7 @@ def test_flops_are_those_of_the_product(name: str, flops: int, tmp_path: Path) -
 def test_packed_weights_are_read_as_they_are_stored(
     name: str, bits: int, tmp_path: Path
 ) -> None:
-    """A product reads its input, the bits of the weight, and floats beside it."""
+    """A matmul reads its input, the bits of the weight, and floats beside it."""
     graph = _front(_model(name)[0], tmp_path)
     (node,) = [node for node in graph if node.op == "packed_linear"]
     floats = sum(v.type.numel for v in node.operands[2:] if v.type)

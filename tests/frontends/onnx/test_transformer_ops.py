@@ -198,7 +198,7 @@ def test_grouped_queries(tmp_path: Path) -> None:
     ],
 )
 def test_flops_of_full_size_models(name: str, per_sample: float, samples: int) -> None:
-    """All flops, elementwise ones included, are those of the products within 0.5 %."""
+    """All flops, elementwise ones included, are those of the matmuls within 0.5 %."""
     root = Path(__file__).parents[4] / "shared" / "data" / "models"
     path = root / f"{name}.onnx"
     if not path.exists():

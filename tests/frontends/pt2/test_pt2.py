@@ -145,7 +145,7 @@ def test_branches_that_depend_on_data(tmp_path: Path) -> None:
 
 
 def test_joint_graphs_have_phases(tmp_path: Path) -> None:
-    """What stands behind the loss is the backward; what it saves has no copies."""
+    """What stands after the loss is the backward; what it saves has no copies."""
     path = write(tmp_path / "joint.pt2", joint_model())
     nodes = [n for n in graph_of(Pt2Frontend().load(path)) if n.op != "constant"]
 

@@ -131,8 +131,8 @@ class _Cells(nn.Module):
 
 
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
-def test_cells_are_products(exported: Made, kind: type[nn.Module]) -> None:
-    """Each step is two products, and what CUDA fuses one kernel."""
+def test_cells_are_matmuls(exported: Made, kind: type[nn.Module]) -> None:
+    """Each step is two matmuls, and what CUDA fuses one kernel."""
     ops = _ops(exported(_Cells(kind(8, 16)), torch.zeros(4, 3, 8)))
 
     assert 6 == ops["linear"]

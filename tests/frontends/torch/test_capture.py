@@ -32,7 +32,7 @@ class Mlp(nn.Module):
 
 
 class Tables(nn.Module):
-    """A bag and a plain look-up, summed and multiplied."""
+    """A bag and a plain lookup, summed and multiplied."""
 
     def __init__(self, *, sparse: bool) -> None:
         """Make the tables."""
@@ -262,7 +262,7 @@ def test_norms_are_one_call(module: nn.Module, op: str) -> None:
 
 
 def test_autocast_converts_as_on_cuda() -> None:
-    """Products in bf16, layer norm and loss in fp32, each weight converted once."""
+    """Matmuls in bf16, layer norm and loss in fp32, each weight converted once."""
     module = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8))
     graph = graph_of(module, mode="training", dtype="amp-bf16", loss="mse")
     results = {n.location.module: n.results[0].type for n in nodes(graph, "linear")}

@@ -94,7 +94,7 @@ def test_forward(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dlrm", "resnet50", "inception-v3", "bert", "opt"])
 def test_flops_are_those_that_pytorch_counts(name: str) -> None:
-    """Products of one forward pass; we count the sums of biases, too: within 3 %."""
+    """Matmuls of one forward pass; we count the sums of biases, too: within 3 %."""
     module, args, kwargs = MODELS[name]()
     report = perfc.analyze(perfc.from_torch(module.eval(), args, kwargs), target="a100")
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -51,7 +51,7 @@ def accumulating(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) 
 
 
 class Scaling:
-    """Scales the loss of products in fp16, as PyTorch's own examples do."""
+    """Scales the loss of matmuls in fp16, as PyTorch's own examples do."""
 
     def __init__(self) -> None:
         """Start without a scaler."""

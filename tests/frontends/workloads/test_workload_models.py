@@ -83,7 +83,7 @@ MFLOP_PER_SAMPLE = {
     "inception-v3": 2 * 5713,
     "resnet50": 2 * 4089,
 }
-"""Products and convolutions: torchvision's tables for the last two, two flops per
+"""Matmuls and convolutions: torchvision's tables for the last two, two flops per
 multiplication and addition; for the others their layers' own arithmetic."""
 
 
@@ -145,11 +145,11 @@ def test_number_of_parameters(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", MFLOP_PER_SAMPLE)
-def test_flops_of_products(model: str) -> None:
-    """Products and convolutions of one sample are as published."""
+def test_flops_of_matmuls(model: str) -> None:
+    """Matmuls and convolutions of one sample are as published."""
     report = perfc.analyze(perfc.load(model, batch=64), "a100")
-    products = {"aten::linear", "aten::matmul", "aten::bmm", "aten::conv2d"}
-    flops = sum(n["flops"] for n in report.nodes if n["op"] in products)
+    matmuls = {"aten::linear", "aten::matmul", "aten::bmm", "aten::conv2d"}
+    flops = sum(n["flops"] for n in report.nodes if n["op"] in matmuls)
 
     expected = MFLOP_PER_SAMPLE[model]
     assert pytest.approx(expected, rel=0.003, abs=0.01) == flops / 64 / 1e6
@@ -260,7 +260,7 @@ def test_a_separate_batch_norm_is_a_kernel_of_its_own() -> None:
 
 @pytest.mark.parametrize("model", ["bert-base", "gpt2", "opt-1.3b"])
 def test_spelled_out_attention_is_slower(model: str) -> None:
-    """`attention=eager` has more kernels and moves more bytes; the products stay."""
+    """`attention=eager` has more kernels and moves more bytes; the matmuls stay."""
     name = f"{model}:layers=2,seq=256"
     fused, eager = summary(name, batch=4), summary(f"{name},attention=eager", batch=4)
 

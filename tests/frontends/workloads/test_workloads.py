@@ -32,8 +32,8 @@ PUBLISHED = {
     ("name", "mflop_per_sample"),
     [("dlrm-default", 5.00), ("dlrm-mlperf", 4.92), ("dlrm-ddp", 1.60)],
 )
-def test_flops_of_the_products(name: str, mflop_per_sample: float) -> None:
-    """Multiplications and additions of the products per sample are as published."""
+def test_flops_of_the_matmuls(name: str, mflop_per_sample: float) -> None:
+    """Multiplications and additions of the matmuls per sample are as published."""
     graph = _graph(f"{name}")
     flops = sum(w.flops for op, w in _work(graph) if op in {"linear", "matmul"})
 

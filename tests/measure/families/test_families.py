@@ -60,7 +60,7 @@ def _shapes(results: object) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_products_have_the_size_of_the_row(layout: str, tensors: Tensors) -> None:
+def test_gemms_have_the_size_of_the_row(layout: str, tensors: Tensors) -> None:
     """C is m by n, whatever lies transposed; a batch of them is b by m by n."""
     sizes: dict[str, AttrValue] = {"m": 3, "n": 5, "k": 7, "layout": layout}
     plain = _result("gemm", tensors, b=1, **sizes, bias=True)

@@ -254,7 +254,7 @@ def test_a_setting_that_is_asked_for_twice_is_measured_once(tmp_path: Path) -> N
 def test_a_cpu_makes_a_model_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool
 ) -> None:
-    """It is profiled right behind its times, and only if somebody keeps the trace."""
+    """It is profiled right after its times, and only if somebody keeps the trace."""
     subject = find_subject(SMALL)
     made: list[Setting] = []
     traces: list[Trace] = []
@@ -436,7 +436,7 @@ def test_without_a_compiler() -> None:
         raise RuntimeError(_NO_COMPILER)
 
 
-def test_only_uniform_look_ups_are_run() -> None:
+def test_only_uniform_lookups_are_run() -> None:
     """Inputs are drawn uniform: a workload that says otherwise is not run as if so."""
     subject = find_subject(f"{SMALL},popularity=zipf(1.05)")
 

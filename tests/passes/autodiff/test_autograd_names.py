@@ -138,7 +138,7 @@ def test_a_node_of_autograd_is_one_op_to_the_host(tmp_path: Path) -> None:
         )
         if graph.ops[op].node.startswith("h.") and not math.isnan(seconds)
     ]
-    # the data needs no gradient: a product for the weight, a sum for the bias
+    # the data needs no gradient: a GEMM for the weight, a sum for the bias
     assert [
         ("T1", 0.1),
         ("T2", 0.4),

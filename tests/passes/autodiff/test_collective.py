@@ -40,7 +40,7 @@ RUN: dict[str, Callable[[Parts], Parts]] = {
 
 
 def _backward_of(op: str) -> list[Node]:
-    """Return the collectives that training writes behind one of a parameter."""
+    """Return the collectives that training writes after one of a parameter."""
     text = f"""
     graph @g(param %w: f32[{ROWS},2]) {{
       %y = {op}(%w) {{group = "g", ranks = {RANKS}, stream = "own", stride = 2}} : ?

@@ -41,7 +41,7 @@ _REASONS: Mapping[str, str] = {
         sequence_insert sequence_length sequence_map""",
     _INFERENCE: """packed_linear dequantize tensor_scatter causal_conv linear_attention
         roi_pool center_crop_pad reverse_sequence""",
-    "is written behind training": "broadcast pack recv send",
+    "is written after training": "broadcast pack recv send",
     _OPTIMIZER: "foreach optimizer_step sparse_optimizer_step",
     "costed by its bytes, and reported: `affine_grid` is of small images, spectra and "
     "windows of sound have no kernel model, LRN is of networks that nobody trains": """
@@ -252,10 +252,10 @@ def test_rule_launches_what_autograd_does(name: str) -> None:
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "LSTM projected"])
 @pytest.mark.parametrize("directions", [1, 2])
 def test_recurrent_layers(kind: str, directions: int) -> None:
-    """Recurrent layers have the products, gates and sums of cuDNN's backward.
+    """Recurrent layers have the GEMMs, gates and sums of cuDNN's backward.
 
     Here directions are ops of their own, so that what both send to the input is added
-    up; cuDNN's second product adds to the first.
+    up; cuDNN's second GEMM adds to the first.
     """
     name, projected, _ = kind.partition(" projected")
     options = {"proj_size": 3} if projected else {}

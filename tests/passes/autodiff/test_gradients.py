@@ -300,10 +300,10 @@ def _graph(arguments: str, body: str) -> Graph:
     return parse_graph(f"graph @g({arguments}) {{\n{body}\nreturn %r\n}}")
 
 
-def _trained(graph: Graph, loss: str, *behind: Pass) -> Graph:
-    """Run the pass with dense gradients of tables, and others *behind* it."""
+def _trained(graph: Graph, loss: str, *after: Pass) -> Graph:
+    """Run the pass with dense gradients of tables, and others *after* it."""
     training = Training(loss=loss, sparse_gradients="never")
-    passes = [ShapeInference(), FoldShapes(), training, *behind]
+    passes = [ShapeInference(), FoldShapes(), training, *after]
     analysis = PassManager(passes, [VerifyEach()]).run(single(graph))
     made = analysis.program.classes[0].ops
     assert made is not None
@@ -334,9 +334,9 @@ def _gradients(graph: Graph) -> dict[Value, Value]:
     return dict(zip(step.operands[:half], step.operands[half:], strict=True))
 
 
-def check_gradients(graph: Graph, loss: str = "mse", *behind: Pass) -> Graph:
+def check_gradients(graph: Graph, loss: str = "mse", *after: Pass) -> Graph:
     """Compare the gradients that the pass derives with those of autograd."""
-    made = _trained(graph, loss, *behind)
+    made = _trained(graph, loss, *after)
     data = _data(made)
     gradients = _gradients(made)
     names = [parameter.name for parameter in gradients]

@@ -94,7 +94,7 @@ def test_states_lie_beside_their_tables(optimizer: str, left: int, tier: str) ->
     ],
 )
 def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
-    """Tables in host memory that no look-up updates cannot be trained."""
+    """Tables in host memory that no lookup updates cannot be trained."""
     with pytest.raises(UsageError, match=r"'emb_l\.0\.weight' is in host"):
         load(
             model,
@@ -106,7 +106,7 @@ def test_optimizers_leave_host_memory_alone(model: str, optimizer: str) -> None:
 
 
 def test_popular_rows_stay_in_the_cache() -> None:
-    """Skewed look-ups fetch less: a small cache of popular rows is nearly enough."""
+    """Skewed lookups fetch less: a small cache of popular rows is nearly enough."""
     cache = PlaceEmbeddings(cache=0.1)
     popular = SetPopularity("zipf(1.3)")
     flat, skewed = (report(*said, cache).time_us for said in ((), (popular,)))
@@ -132,7 +132,7 @@ def test_one_table_and_large_tables() -> None:
 
 
 def test_shards_keep_their_tier() -> None:
-    """Tables that are dealt to ranks are where they were put."""
+    """Tables that are sharded are where they were put."""
     loaded = load(MODEL, batch=64, transforms=(PlaceEmbeddings(), ShardEmbeddings(2)))
     for rank in loaded.program.classes:
         assert rank.ops is not None
@@ -155,7 +155,7 @@ def plan_of(folder: Path, **said: dict[str, object]) -> str:
 
 
 def test_a_plan_says_the_tier(tmp_path: Path) -> None:
-    """Its compute kernels do what `place-embeddings` does in front of it."""
+    """Its compute kernels do what `place-embeddings` does before it."""
     alike = plan_of(tmp_path)
     passes = (PlaceEmbeddings(cache=0.1, table="emb_l.0"), ShardEmbeddings(2, alike))
     expected = report(*passes, mode="inference")
@@ -221,8 +221,8 @@ def placed(kernel: Kernel, **said: str | float) -> Kernel:
 
 def test_rows_cross_the_link() -> None:
     """Rows are read at most at the link's rate, updated ones twice."""
-    look_up, change = bag(4096, 1, 10**8, 20, 128), update(4096, 1, 10**8, 20, 128)
-    kernels = [placed(kernel, tier="uvm") for kernel in (look_up, change)]
+    lookup, change = bag(4096, 1, 10**8, 20, 128), update(4096, 1, 10**8, 20, 128)
+    kernels = [placed(kernel, tier="uvm") for kernel in (lookup, change)]
 
     forward, backward = price(kernels, V100, ALL_MODELS).seconds
 
@@ -266,7 +266,7 @@ def test_a_cache_that_never_fills_is_filled_once() -> None:
 
 
 def test_empty_tables_and_batches() -> None:
-    """No look-ups, a table of one row and a cache of less than a row are priced."""
+    """No lookups, a table of one row and a cache of less than a row are priced."""
     kernels = [
         placed(bag(batch, 1, rows, pooling, 8), tier=tier, cache=0.2)
         for batch, rows, pooling in ((1, 1, 1), (7, 3, 0), (2, 10**9, 1))
@@ -280,7 +280,7 @@ def test_published_tiers_of_torchrec() -> None:
     """TorchRec's epochs on V100 come in the order that was measured.
 
     Fused tables in device memory, cached and in host memory, and one kernel a table
-    with dense gradients. All are within three times of the epochs behind the first, and
+    with dense gradients. All are within three times of the epochs after the first, and
     within ten times of the means, which the first epoch of host memory is most of.
     """
     script = runpy.run_path(str(ROOT / "benchmarks" / "published" / "ebc_tiers.py"))

@@ -42,7 +42,7 @@ def said(*transforms: Pass, mode: str = "training", model: str = MODEL) -> list[
     ],
 )
 def test_it_reaches_backward_and_shards(transforms: tuple[Pass, ...]) -> None:
-    """Look-ups, their gradients and updates know it, batched and sharded too."""
+    """Lookups, their gradients and updates know it, batched and sharded too."""
     assert {"zipf(1.1)"} == set(said(ZIPF, *transforms))
     assert {"-"} == set(said(*transforms))
 

@@ -60,7 +60,7 @@ def test_tables_and_lookups_add_up(plan: str) -> None:
 
 
 def test_data_parallel_tables_stay() -> None:
-    """Every rank has them whole; their gradients are dense, to be added up."""
+    """Every rank has them whole; their gradients are dense, to be all-reduced."""
     program = sharded(plan="data-parallel", optimizer="rowwise_adagrad")
     (rank,) = program.classes
     graph = ops_of(rank)
@@ -136,8 +136,8 @@ def test_ranks_that_hold_alike_are_one_class() -> None:
     assert [(0, 1), (2, 3)] == [c.ranks for c in uneven.classes]
 
 
-def test_batched_tables_are_dealt_too() -> None:
-    """A look-up of all tables at once is taken apart like one a table."""
+def test_batched_tables_are_sharded_too() -> None:
+    """A lookup of all tables at once is taken apart like one a table."""
     batched = graph_of(sharded(f"{MODEL},embedding=batched"), 0)
     single = graph_of(sharded(), 0)
     sizes = [
@@ -161,7 +161,7 @@ def test_lookups_stand_where_the_model_has_them() -> None:
 
 
 def test_rows_come_back_while_dense_features_are_computed() -> None:
-    """They are sent before the bottom MLP, and joined behind it: nothing waits."""
+    """They are sent before the bottom MLP, and joined after it: nothing waits."""
     names = [node.name for node in graph_of(sharded(), 0)]
     order = (
         *("table_wise.output.all_to_all", "bot_l.0.linear", "bot_l.4.linear"),
@@ -209,7 +209,7 @@ def _order(*results: str, plan: str, functional: bool = False) -> bool:
 def test_gradients_of_rows_go_back_beside_the_dense_layers(
     plan: str, back: str
 ) -> None:
-    """They are sent once complete, behind the interaction, and read at the end."""
+    """They are sent once complete, after the interaction, and read at the end."""
     readers = ("interact.cat.slice", back, DENSE)
 
     assert _order(*readers, plan=plan)
@@ -217,11 +217,11 @@ def test_gradients_of_rows_go_back_beside_the_dense_layers(
 
 
 def test_sums_of_a_node_go_back_where_they_were_made() -> None:
-    """TorchRec waits for the scatter at once: between the exchange and the look-ups."""
-    deal = "table_row_wise.output"
-    gather = f"{deal}.reduce_scatter.all_gather"
+    """TorchRec waits for the scatter at once: between the exchange and the lookups."""
+    group = "table_row_wise.output"
+    gather = f"{group}.reduce_scatter.all_gather"
 
-    assert _order(f"{deal}.all_to_all.all_to_all", DENSE, gather, plan="grid")
+    assert _order(f"{group}.all_to_all.all_to_all", DENSE, gather, plan="grid")
 
 
 def test_gradients_of_rows_are_issued_before_the_last_bucket() -> None:
@@ -331,8 +331,8 @@ def test_means_cannot_share_rows() -> None:
         ({"padding_index": 3}, "has a padding index"),
     ],
 )
-def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> None:
-    """Look-ups that no exchange does are refused by name."""
+def test_bags_that_cannot_be_sharded(changes: dict[str, object], problem: str) -> None:
+    """Lookups that no exchange does are refused by name."""
     program = build_workload(MODEL)
     graph = ops_of(program.classes[0])
     bag = nodes_of(graph, "embedding_bag")[2]
@@ -342,7 +342,7 @@ def test_bags_that_cannot_be_dealt(changes: dict[str, object], problem: str) -> 
         PassManager([ShapeInference(), ShardEmbeddings(ranks=2)]).run(program)
 
 
-def test_tables_are_batched_before_they_are_dealt() -> None:
+def test_tables_are_batched_before_they_are_sharded() -> None:
     """`batch-embeddings` in front changes nothing that goes between ranks."""
     passes = (
         ShapeInference(),
@@ -360,7 +360,7 @@ def test_tables_are_batched_before_they_are_dealt() -> None:
     ] == [n.results[0].type for n in nodes_of(graph_of(program, 0), "all_to_all")]
 
 
-def test_data_parallel_behind_it_reduces_the_rest() -> None:
+def test_data_parallel_after_it_reduces_the_rest() -> None:
     """As many replicas: no rank more, and gradients of MLPs alone are all-reduced."""
     passes = (
         *(ShapeInference(), ShardEmbeddings(ranks=RANKS), ShapeInference()),

@@ -13,7 +13,7 @@ from perfc.ir.text import parse_program
 from perfc.passes import LAUNCHES
 from perfc.tools import Model, Report
 
-# Two products whose sizes meet at B = 64: one signature there, two elsewhere.
+# Two GEMMs whose sizes meet at B = 64: one signature there, two elsewhere.
 MEETING = """graph @g(%x: f32[B,64], %y: f32[64,64], param %w: f32[64,64]) {
   %a = linear(%x, %w) : ?
   %b = linear(%y, %w) : ?

@@ -161,15 +161,15 @@ def test_transformed_tiles_are_workspace() -> None:
     assert [2.25 * 2 * IMAGES, 4 * 2 * FILTERS, 2.25 * 2 * IMAGES] == scratch_of(use)
 
 
-def test_a_product_over_pixels_has_no_workspace() -> None:
+def test_a_gemm_over_pixels_has_no_workspace() -> None:
     """A window of 1 x 1 in fp32 needs neither other layouts nor tiles."""
     assert [] == scratch_of(convolution(target="v100", dtype="f32", size=1))
 
 
 def test_a_cpu_has_no_workspace() -> None:
-    """Neither for convolutions nor for products."""
+    """Neither for convolutions nor for GEMMs."""
     use = convolution(target="cpu", dtype="f32")
-    product = memory_of(
+    gemm = memory_of(
         """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
       %y = linear(%x, %w) : f32[8,8]
       return %y
@@ -179,7 +179,7 @@ def test_a_cpu_has_no_workspace() -> None:
 
     assert [] == scratch_of(use)
     assert 2 * FILTERS + 3 * 2 * IMAGES == use.peak_bytes
-    assert 0 == product.library_bytes
+    assert 0 == gemm.library_bytes
 
 
 def backward(wants: str) -> list[int]:
@@ -269,7 +269,7 @@ def test_constants_that_kernels_read_stay() -> None:
 
 
 def test_blas_workspace_depends_on_the_target() -> None:
-    """8.125 MiB up to Ada, 32 MiB on Hopper, 128 on MI300X; none without products."""
+    """8.125 MiB up to Ada, 32 MiB on Hopper, 128 on MI300X; none without GEMMs."""
     text = """graph @g(%x: f32[8,8], param %w: f32[8,8]) {
       %y = linear(%x, %w) : f32[8,8]
       return %y

@@ -54,7 +54,7 @@ def test_everything_is_priced(dtype: str) -> None:
 
 
 def test_autocast_casts_each_weight_once() -> None:
-    """Every weight of a product is cast by one kernel, its bias by another."""
+    """Every weight of a GEMM is cast by one kernel, its bias by another."""
     model = perfc.load("bert-base", batch=8)
     counts = Counter(n["op"] for n in perfc.analyze(model, "a100").nodes)
     amp = perfc.analyze(model, "a100", dtype="amp-bf16")
@@ -102,7 +102,7 @@ def test_a_transform_converts_when_the_model_is_loaded() -> None:
     ],
 )
 def test_a_device_without_the_type(target: str, dtype: str, message: str) -> None:
-    """Emulated products have no price: the message says what has."""
+    """Emulated GEMMs have no price: the message says what has."""
     with pytest.raises(UnsupportedModelError, match=message):
         _report("dlrm-ddp", dtype, target)
 

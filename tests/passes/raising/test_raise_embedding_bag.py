@@ -30,7 +30,7 @@ def _last(graph: onnx.GraphProto, op: str) -> onnx.NodeProto:
 
 
 def _insert_after(graph: onnx.GraphProto, op: str, new_op: str, *more: str) -> None:
-    """Put one more op behind the last *op*, in the place of its result."""
+    """Put one more op after the last *op*, in the place of its result."""
     node = _last(graph, op)
     name = node.output[0]
     node.output[0] = f"{name}_before"

@@ -132,7 +132,7 @@ def test_losses(name: str, tmp_path: Path) -> None:
 
 
 def test_loss_of_labels(tmp_path: Path) -> None:
-    """Cross entropy is a softmax and a look-up, forward and backward."""
+    """Cross entropy is a softmax and a lookup, forward and backward."""
     labels = torch.randint(0, 8, (4,))
     found = _ops(functional.cross_entropy, tmp_path, x=labels)
 
@@ -146,7 +146,7 @@ def test_loss_of_labels(tmp_path: Path) -> None:
 
 
 class _Normed(nn.Module):
-    """A norm behind a layer."""
+    """A norm after a layer."""
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()

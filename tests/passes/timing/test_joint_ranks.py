@@ -102,7 +102,7 @@ def test_a_collective_starts_when_the_last_rank_arrives(
 def test_a_slower_rank_delays_all(
     ranks: list[Seconds], collectives: Seconds, place: int, more_s: float
 ) -> None:
-    """No task of any rank runs earlier; behind the next meeting all come with it."""
+    """No task of any rank runs earlier; after the next meeting all come with it."""
     slower = tuple(s + more_s * (n == place) for n, s in enumerate(ranks[0]))
     case, before = joint(ranks, collectives)
     _, after = joint([slower, *ranks[1:]], collectives)

@@ -203,7 +203,7 @@ def test_the_host_waits_for_the_device_on_the_devices_path() -> None:
 
 
 def test_a_record_takes_the_place_of_the_gap() -> None:
-    """Only a busy task right behind a busy one waits for the stream gap."""
+    """Only a busy task right after a busy one waits for the stream gap."""
     b, _, stream, _ = one_rank()
     b.device(TaskKind.KERNEL, stream, 20e-6)
     b.device(TaskKind.RECORD, stream)

@@ -151,7 +151,7 @@ def test_a_collective_waits_for_a_kernel_that_was_issued_later() -> None:
     assert kernel == cause[first]
 
 
-def test_a_kernel_right_behind_another_comes_before_an_event() -> None:
+def test_a_kernel_right_after_another_comes_before_an_event() -> None:
     """What waits for the end of a kernel finds the next one of its stream there."""
     graph = LaunchGraph("g")
     thread, stream = graph.thread("main"), graph.stream("compute")

@@ -36,7 +36,7 @@ def _places(name: str, tables: list[Table], ranks: int) -> list[int]:
 
 
 def test_blind_sharders() -> None:
-    """Cards are dealt in turn, chunks are cut evenly, chance repeats itself."""
+    """Round robin goes in turn, chunks are cut evenly, chance repeats itself."""
     tables = [Table(name=f"t{at}", rows=1, dim=4, pooling=1) for at in range(5)]
     assert [0, 1, 0, 1, 0] == _places("naive", tables, 2)
     assert [0, 0, 0, 1, 1] == _places("naive_chunk", tables, 2)

@@ -75,7 +75,7 @@ def test_statistics(year: int) -> None:
 
 
 HOT = {2021: 0.212, 2022: 0.302}
-"""The part of look-ups that hits rows seen more than 1,024 times in the batch."""
+"""The part of lookups that hits rows seen more than 1,024 times in the batch."""
 
 
 def _hits(table: Table, lookups: float) -> tuple[NDArray[np.float64], ...]:

@@ -19,7 +19,7 @@ TABLES = [
 
 
 def test_a_step_is_the_heaviest_rank() -> None:
-    """Dealt like cards the ranks look up 8 and 7 rows, cut in two 9 and 6."""
+    """Round robin the ranks look up 8 and 7 rows, cut in two 9 and 6."""
     cost = WeightCost(sharder="lookup_greedy", world=WORLD)
     times = plan_times(cost, TABLES, sharder_plans(TABLES, WORLD), WORLD)
     expected = {"naive": 64 * 8.0, "naive_chunk": 64 * 9.0, "lookup_greedy": 64 * 8.0}

@@ -68,7 +68,7 @@ def test_ranks_of_shards() -> None:
 def test_times_on_two_nodes() -> None:
     """Node by node rows cross the network once for each node; columns make no blocks.
 
-    The bytes are 1,280 look-ups of 128 floats a rank, and 128 bags of as many.
+    The bytes are 1,280 lookups of 128 floats a rank, and 128 bags of as many.
     """
     bag = 128 * 128 * 4
     link, card = 600 * GIB, 12.5 * GIB

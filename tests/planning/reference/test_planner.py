@@ -49,7 +49,7 @@ def _tables(*pooling: float) -> list[Table]:
 
 
 def test_largest_first_to_the_least() -> None:
-    """Tables of 5, 4, 3, 3 and 3 look-ups on two ranks: 5 + 3 and 4 + 3 + 3."""
+    """Tables of 5, 4, 3, 3 and 3 lookups on two ranks: 5 + 3 and 4 + 3 + 3."""
     world = World(2, 2)
     cost = TorchRecCost(rules=PerfRules(topology=Topology(world=world), batch=64))
     planner = TorchRecPlanner(
@@ -125,7 +125,7 @@ def test_more_proposals_are_no_worse(tables: list[Table]) -> None:
 
 
 def test_grid_tries_everything() -> None:
-    """Where all ranks hold all tables nothing is dealt: the grid's best is the best."""
+    """Where all ranks hold all tables none is placed: the grid's best is the best."""
     tables = _tables(1, 20)
     kinds = (ROW_WISE, "data_parallel")
     planner = attrs.evolve(PLANNER, kinds=kinds, proposers=("grid",))

@@ -158,7 +158,7 @@ def test_tiers_are_not_used_where_all_fits() -> None:
 
 
 def test_data_parallel_tables_stay_on_devices() -> None:
-    """Only tables that are dealt out can lie in host memory."""
+    """Only sharded tables can lie in host memory."""
     task = _task(2, 2, 2, 3.0, types=(TABLE_WISE, DATA_PARALLEL))
     found = {(o.kind, o.tier) for options in task.options for o in options}
 

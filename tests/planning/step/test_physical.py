@@ -136,7 +136,7 @@ def test_memory_counts_states() -> None:
     assert 4 * rows == need["rowwise_adagrad"] - need["sgd"]
 
 
-def test_popularity_reaches_the_look_up() -> None:
+def test_popularity_reaches_the_lookup() -> None:
     """What is said of a table is said of its parts, and of the model's own bags."""
     model = _model(
         "dlrm-ddp:tables=3,rows=1000",

@@ -146,7 +146,7 @@ def test_stages_without_layers_bound_nothing() -> None:
 def test_no_stage_needs_less_memory(
     parts: list[tuple[float, float]], count: int, schedule: str
 ) -> None:
-    """However parameters and activations are dealt out, one stage needs as much."""
+    """However parameters and activations are assigned, one stage needs as much."""
     strategy = Strategy(
         replicas=1, stages=len(parts), microbatches=count, schedule=schedule
     )

@@ -223,7 +223,7 @@ def test_overheads_of_no_such_file(command: Command) -> None:
 
 
 def test_dtype(command: Command) -> None:
-    """TF32 makes products faster where the GPU has it."""
+    """TF32 makes GEMMs faster where the GPU has it."""
     plain, tf32 = (
         _json(command.analyze("--format", "json", "--dtype", dtype, target="a100"))
         for dtype in ("fp32", "tf32")

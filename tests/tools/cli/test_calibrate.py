@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tests.fitting.rows import noisy, products
+from tests.fitting.rows import gemms, noisy
 from tests.tools.command import SMALL, Command
 
 from perfc.measurements import MEASUREMENTS, write_rows
@@ -20,7 +20,7 @@ def table(tmp_path: Path) -> Path:
     """Rows of a V100 that takes twice as long as perfc says."""
     path = tmp_path / "rows.csv"
     law = noisy(lambda _, seconds: 2 * seconds)
-    write_rows(path, products("v100", law), MEASUREMENTS)
+    write_rows(path, gemms("v100", law), MEASUREMENTS)
     return path
 
 
@@ -47,7 +47,7 @@ def test_rows_may_call_a_target_by_any_of_its_names(
 ) -> None:
     """An alias makes the same profile as the name, and both are one machine."""
     law = noisy(lambda _, seconds: 2 * seconds)
-    rows = products("v100", law)
+    rows = gemms("v100", law)
     aliases = ("v100", "V100", "v100-sxm2")
     renamed = [
         attrs.evolve(row, target=aliases[number % 3]) for number, row in enumerate(rows)
@@ -73,7 +73,7 @@ def test_a_model_of_measured_kernels_is_measured(
     """
     rows, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
     layers = [(128, 128), (512, 131), (512, 512), (256, 512), (1, 256)]
-    first = products("v100", lambda _, seconds: seconds)[0]
+    first = gemms("v100", lambda _, seconds: seconds)[0]
     first = attrs.evolve(first, latency_us=100.0, split="fit")
     linear = first.params.updated(m=64, layout="nt", bias=True)
     of_layers = [
@@ -89,7 +89,7 @@ def test_a_model_of_measured_kernels_is_measured(
     found = [n for n in report["nodes"] if n["provenance"] == "measured"]
     assert {"measured"} == {node["cost_model"] for node in found}
     assert pytest.approx(100.0) in [node["duration_us"] for node in found]
-    # Of two products the parts are joined by kernels that the rows include.
+    # Of two GEMMs the parts are joined by kernels that the rows include.
     assert 780 < report["coverage"]["time_by_provenance"]["measured"] < 800
     assert "measured" not in other["coverage"]["time_by_provenance"]
     assert "measured-unused" in {each["code"] for each in other["diagnostics"]}
@@ -143,7 +143,7 @@ def test_rows_of_a_throttling_device_are_left_out(
 ) -> None:
     """How many is said; what they took changes nothing."""
     path, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
-    rows = products("v100", noisy(lambda _, seconds: 2 * seconds))
+    rows = gemms("v100", noisy(lambda _, seconds: 2 * seconds))
     slow = [
         attrs.evolve(row, latency_us=9 * row.latency_us, throttled=True) for row in rows
     ]
@@ -187,7 +187,7 @@ def test_no_profile_is_written_that_could_not_be_read(
     """Rows in another unit are refused in one line; nothing is written."""
     rows, output = tmp_path / "rows.csv", tmp_path / "mine.toml"
     law = noisy(lambda _, seconds: scale * seconds)
-    write_rows(rows, products("v100", law), MEASUREMENTS)
+    write_rows(rows, gemms("v100", law), MEASUREMENTS)
 
     result = command("calibrate", "--from", str(rows), "-o", str(output))
 

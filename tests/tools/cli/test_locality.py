@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.costmodels.locality.look_up import drawn, misses
+from tests.costmodels.locality.lookup import drawn, misses
 from tests.tools.command import Command
 
 from perfc.costmodels import parse_popularity
@@ -35,7 +35,7 @@ def locality(command: Command, path: Path, *options: str) -> dict[str, Any]:
 
 
 def bags(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Cut look-ups into bags."""
+    """Cut lookups into bags."""
     return rows.reshape(-1, POOLING)
 
 
@@ -74,7 +74,7 @@ KINDS = ["npz-lengths", "npz-offsets", "npz-bags", "npz-named", "csv", "parquet"
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_form_says_the_same(command: Command, tmp_path: Path, kind: str) -> None:
-    """Tables, look-ups, rows and bags are read alike from every kind of file."""
+    """Tables, lookups, rows and bags are read alike from every kind of file."""
     found = locality(command, written(tmp_path, kind), "--batch", "600")["tables"]
 
     assert ["t0", "t1"] == [table["name"] for table in found]
@@ -141,7 +141,7 @@ def test_the_file_is_what_analyze_reads(command: Command, tmp_path: Path) -> Non
     ("s", "q", "rows"), [(1.05, 0, 60_000), (0.8, 0, 30_000), (1.1, 500, 100_000)]
 )
 def test_fits_find_the_law(s: float, q: float, rows: int) -> None:
-    """The law that look-ups were drawn from is found again."""
+    """The law that lookups were drawn from is found again."""
     lookups = drawn(ZipfMandelbrot(s, q), rows, 300_000, seed=7)
 
     found = fit_popularity(histogram_of(lookups))
@@ -156,7 +156,7 @@ def test_fits_find_the_law(s: float, q: float, rows: int) -> None:
 @pytest.mark.parametrize("lookups", [10, 500, 20_000])
 @pytest.mark.parametrize("table", [3, 200, 10_000])
 def test_the_simplest_law_is_taken(table: int, lookups: int, *, equal: bool) -> None:
-    """Look-ups that are uniform, at random or in turn, are fitted as uniform.
+    """Lookups that are uniform, at random or in turn, are fitted as uniform.
 
     Of random ones a few in a thousand pass for something else, by chance: these are
     always the same.
@@ -183,12 +183,12 @@ def test_seven_rows_in_turn(command: Command, tmp_path: Path) -> None:
 
     said = command("locality", str(tmp_path / "t.npz")).out
 
-    assert "t  uniform of 7 rows, shares of look-ups off by" in said
+    assert "t  uniform of 7 rows, shares of lookups off by" in said
 
 
 @given(st.lists(st.integers(0, 12), max_size=200))
 def test_stack_distances(listed: list[int]) -> None:
-    """A distance is how many other rows come between two look-ups of a row."""
+    """A distance is how many other rows come between two lookups of a row."""
     rows = np.array(listed, dtype=np.int64)
     last: dict[int, int] = {}
     expected: list[int] = []
@@ -293,7 +293,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nameless": ({"": np.arange(3)}, "table 1 has no name"),
     "empty": (
         {"indices": np.array([], int), "lengths": np.zeros(3, int)},
-        "no look-ups",
+        "no lookups",
     ),
     "matrix": ({"weights": np.ones((3, 3))}, "'weights' is 2-D of float64"),
     "cube": ({"t": np.ones((2, 2, 2), int)}, "'t' is 3-D of int64"),
@@ -324,7 +324,7 @@ def test_arrays_of_another_shape(command: Command, tmp_path: Path, name: str) ->
         ("t.npz", b"PK\x03\x04 cut off", "cannot be read as .npz"),
         ("t.npz", b"", "cannot be read as .npz"),
         ("t.npy", b"\x93NUMPY", "cannot be read as .npy"),
-        ("t.csv", b"", "no look-ups"),
+        ("t.csv", b"", "no lookups"),
         ("t.csv", b"a,b\n1\n", "line 2: 1 cells; expected 2"),
         ("t.csv", b"a\nx\n", "cannot be read as .csv"),
         ("t.csv", b"a\n-4\n", "looks up row -4"),

@@ -76,7 +76,7 @@ def test_what_cannot_be(
         (GPT, "tp:8", 1, "4 of transformer.h.0.attn.view do not divide by 8 ranks"),
         (GPT, "pp:8 mb:4", 2, "has 7 layers, fewer than 8 stages"),
         (DLRM, "dp:4 pp:2 mb:4", 1, "are not added up over microbatches"),
-        (DLRM, "dp:4 tp:2 emb=grid", 2, "not to ranks of tensor-parallel"),
+        (DLRM, "dp:4 tp:2 emb=grid", 2, "not over ranks of tensor-parallel"),
         (
             "resnet50",
             "tp:8",

@@ -9,7 +9,7 @@ ANALYZE = ("analyze", "dlrm-default:tables=2", "--batch", "4096", "--target", "a
 
 
 def test_popular_rows_are_faster(command: Command) -> None:
-    """Skewed look-ups of all tables take less than of one, and that than of none."""
+    """Skewed lookups of all tables take less than of one, and that than of none."""
     times = [
         command(*ANALYZE, "--format", "json", *options).report["summary"]["time_us"]
         for options in (

@@ -91,7 +91,7 @@ def test_a_pipeline_is_printed_to_a_file(command: Command, tmp_path: Path) -> No
 
 
 def test_a_pipeline_of_ones_own_runs_as_it_is_written(command: Command) -> None:
-    """Without what raises the products, products and biases stay apart."""
+    """Without what raises the matmuls, matmuls and biases stay apart."""
     back = "lower-kernels,kernel-cost,overhead,stream-schedule,critical-path"
     text = f"raise-embedding-bag,shape-inference,fold-shapes,{back},time-interval"
     words = ("analyze", *SMALL, "--target", "t4", "--pipeline", text)

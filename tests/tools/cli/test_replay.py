@@ -252,7 +252,7 @@ def test_no_profile_of_what_a_trace_does_not_tell(
 def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
     """`--kernels predicted` says how much of the device's time a model knows."""
     made = TracedOps()
-    made.product(2048, 9000)
+    made.gemm(2048, 9000)
     made.at_us += 9000
     made.copy()
     made.collective()
@@ -285,7 +285,7 @@ def test_predicted_kernels_of_ranks(command: Command, tmp_path: Path) -> None:
     files: list[str] = []
     for rank in range(2):
         made = TracedOps()
-        made.product(2048, 9000)
+        made.gemm(2048, 9000)
         made.collective()
         header = {"distributedInfo": {"rank": rank, "world_size": 2}}
         files.append(str(made.write(tmp_path / f"{rank}.json", **header)))
@@ -349,7 +349,7 @@ def test_collectives_without_a_price(
 def test_execution_traces(command: Command, tmp_path: Path) -> None:
     """Nothing is measured in one; each belongs to one Kineto trace."""
     made, executed = TracedOps(), Executed()
-    made.product()
+    made.gemm()
     executed.mm(1024, 1024, 1024)
     path = str(made.write(tmp_path / "t.json"))
     execution = str(executed.write(tmp_path / "et.json"))

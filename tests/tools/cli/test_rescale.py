@@ -20,7 +20,7 @@ Z = 1.6448536269514722
 def _trace(tmp_path: Path, **header: object) -> str:
     made = TracedOps()
     made.made.label("ProfilerStep#1", 0, 7500)
-    made.product(2048, 4000)
+    made.gemm(2048, 4000)
     made.at_us += 4000
     made.op("mine::op", [[4]], [("mine", 300)])
     made.copy()
@@ -87,7 +87,7 @@ def test_kernels_are_multiplied_by_the_ratio_of_prices(
     factors: list[float] = []
     for dur_us in (1000, 2000):
         made = TracedOps()
-        made.product(2048, dur_us)
+        made.gemm(2048, dur_us)
         path = str(made.write(tmp_path / f"{dur_us}.json"))
         options = ("--to", "t4", "--format", "json")
         (one,) = command("rescale", path, *options).report["targets"]
@@ -100,7 +100,7 @@ def _bound(tmp_path: Path, host_us: float, kernel_us: float) -> str:
     """Return a trace of ops that take the host so long, and kernels the device."""
     made = TracedOps()
     for _ in range(10):
-        made.product(512, kernel_us)
+        made.gemm(512, kernel_us)
         made.at_us += host_us - 1000
     return str(made.write(tmp_path / "t.json"))
 
@@ -155,7 +155,7 @@ def test_steps_have_intervals(command: Command, tmp_path: Path) -> None:
     made = TracedOps()
     for number in range(3):
         made.made.label(f"ProfilerStep#{number}", 1000 * number, 1000)
-        made.product(512, 5)
+        made.gemm(512, 5)
     path = str(made.write(tmp_path / "t.json"))
 
     report = command("rescale", path, "--to", "a100", "--format", "json").report
@@ -342,9 +342,9 @@ def test_verbose_says_by_what(command: Command, tmp_path: Path) -> None:
     table = command("rescale", path, "--to", "a100", "-v").out
     silent = command("rescale", path, "--to", "a100").out
 
-    (product,) = [line for line in table.splitlines() if "volta_sgemm" in line]
-    assert "gemm/gemm" in product
-    assert "aten::mm" in product
+    (gemm,) = [line for line in table.splitlines() if "volta_sgemm" in line]
+    assert "gemm/gemm" in gemm
+    assert "aten::mm" in gemm
     (other,) = [line for line in table.splitlines() if "mine::op" in line][:1]
     assert "wave" in other
     assert "volta_sgemm" not in silent
@@ -359,7 +359,7 @@ def test_a_cpu_runs_other_kernels(command: Command, tmp_path: Path) -> None:
 
 
 def _convolution(tmp_path: Path, dtype: str = "float") -> str:
-    """Write a trace of a V100 with a convolution, and a product, which stays fp32."""
+    """Write a trace of a V100 with a convolution, and a GEMM, which stays fp32."""
     made = TracedOps()
     none: list[object] = [[], [], [], [], [], [], []]
     values = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
@@ -371,7 +371,7 @@ def _convolution(tmp_path: Path, dtype: str = "float") -> str:
         values=values,
     )
     made.at_us += 4000
-    made.product(2048, 1500)
+    made.gemm(2048, 1500)
     return str(made.write(tmp_path / f"{dtype}.json"))
 
 
@@ -384,10 +384,10 @@ def test_convolutions_go_to_tf32(command: Command, tmp_path: Path) -> None:
     without = command(*options, "a100", "--no-tf32").report
     no_tf32_there = command(*options, "t4").report
 
-    convolved, product = _by_op(found)
-    slower, same_product = _by_op(without)
+    convolved, gemm = _by_op(found)
+    slower, same_gemm = _by_op(without)
     assert convolved < 0.75 * slower
-    assert product == pytest.approx(same_product)
+    assert gemm == pytest.approx(same_gemm)
     assert "convolutions-tf32" in {one["code"] for one in found["diagnostics"]}
     for other in (without, no_tf32_there):
         assert "convolutions-tf32" not in {one["code"] for one in other["diagnostics"]}
@@ -405,7 +405,7 @@ def test_convolutions_of_16_bits_stay(command: Command, tmp_path: Path) -> None:
 
 
 def _by_op(report: dict[str, Any]) -> tuple[float, float]:
-    """Return microseconds of the convolution and of the product."""
+    """Return microseconds of the convolution and of the GEMM."""
     (target,) = report["targets"]
     times = {one["op"]: one["predicted_us"] for one in target["kernels"]}
     return times["aten::cudnn_convolution"], times["aten::mm"]

@@ -37,7 +37,7 @@ def test_cudagraph_runtime(command: Command) -> None:
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "amp-bf16", "amp-fp16"])
 def test_types_of_16_bits(command: Command, dtype: str) -> None:
-    """The whole model, or its products, in 16 bits; `--pass` converts as well."""
+    """The whole model, or its GEMMs, in 16 bits; `--pass` converts as well."""
     autocast = str(dtype.startswith("amp-")).lower()
     option = f"convert-dtype{{to={dtype.removeprefix('amp-')},autocast={autocast}}}"
     report = _json(command.analyze("--format", "json", "--dtype", dtype, target="a100"))
@@ -53,7 +53,7 @@ def test_a_type_that_the_device_lacks(command: Command) -> None:
 
     assert 1 == outcome.code
     assert (
-        "v100-sxm2-16g has no bf16 tensor cores: PyTorch would emulate bf16 products "
+        "v100-sxm2-16g has no bf16 tensor cores: PyTorch would emulate bf16 GEMMs "
         "there, which perfc does not price; use --dtype fp16 or --dtype fp32"
         == outcome.error
     )

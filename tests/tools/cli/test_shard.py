@@ -122,7 +122,7 @@ def test_a_table_says_why(command: Command) -> None:
 
 
 def test_a_page_is_a_picture(command: Command, tmp_path: Path) -> None:
-    """Well-formed SVG: each rank has a bar of look-ups, updates and memory."""
+    """Well-formed SVG: each rank has a bar of lookups, updates and memory."""
     page = tmp_path / "page.html"
     outcome = _shard(command, "--format", "html", "-o", str(page))
     text = page.read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def test_equal_calls_print_the_same(command: Command) -> None:
 
 
 def test_inference_has_no_updates(command: Command) -> None:
-    """Only look-ups load the ranks."""
+    """Only lookups load the ranks."""
     report = _json(_shard(command, "--mode", "inference", "--format", "json"))
     ranks = report["plans"][0]["ranks"]
 

@@ -24,32 +24,32 @@ def _graph(path: Path) -> Graph:
     return rank.ops
 
 
-def _product(made: Executed, parent: int = 1) -> None:
+def _matmul(made: Executed, parent: int = 1) -> None:
     inputs: list[object] = [tensor(1), tensor(2)]
     shapes: list[object] = [[4, 8], [8, 2]]
     made.op(MM, inputs, shapes, [F32] * 2, [tensor(3)], [[4, 2]], parent=parent)
 
 
 def test_the_innermost_calls_that_compute(tmp_path: Path) -> None:
-    """A layer is the product in it; what only makes room for it is none."""
+    """A layer is the matmul in it; what only makes room for it is none."""
     made = Executed()
     inputs: list[object] = [tensor(1), tensor(9)]
     outer = made.op(LINEAR, inputs, [[4, 8], [2, 8]], [F32] * 2, [tensor(3)], [[4, 2]])
-    _product(made, parent=outer)
+    _matmul(made, parent=outer)
     sizes: list[object] = [[8]]
     made.op(EMPTY, sizes, [[[]]], ["GenericList[Int]"], [tensor(7)], [[8]], parent=12)
     made.relu(4, 2)
 
-    product, relu = _graph(made.write(tmp_path / "et.json"))
+    matmul, relu = _graph(made.write(tmp_path / "et.json"))
 
-    assert ("matmul", "relu") == (product.op, relu.op)
-    assert relu.operands == product.results
+    assert ("matmul", "relu") == (matmul.op, relu.op)
+    assert relu.operands == matmul.results
 
 
 def test_all_that_ran_counts(command: Command, tmp_path: Path) -> None:
     """So do results that nobody reads; a number used again is another tensor."""
     made = Executed()
-    _product(made)
+    _matmul(made)
     made.op(RELU, [tensor(3)], [[5]], [F32], [tensor(4)], [[5]])
     path = str(made.write(tmp_path / "et.json"))
 

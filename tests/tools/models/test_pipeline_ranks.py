@@ -30,7 +30,7 @@ STEP = (*MODEL, "--mode", "training", "--batch", "32")
 def test_a_step_of_a_pipeline(
     command: Command, options: tuple[str, ...], classes: list[list[int]]
 ) -> None:
-    """Stages are neighbours, replicas come behind them; all communicate."""
+    """Stages are neighbours, replicas come after them; all communicate."""
     report = command("analyze", *STEP, "--pass", *options, "--format", "json").report
 
     assert classes == [rank["ranks"] for rank in report["ranks"]]

@@ -24,7 +24,7 @@ def _priced(made: TracedOps, tmp_path: Path, target: str = "v100") -> TracePrice
     return trace_prices(trace_ops(recorded), load_target(target))
 
 
-def _product_seconds(math: str = "fp32", target: str = "v100") -> float:
+def _gemm_seconds(math: str = "fp32", target: str = "v100") -> float:
     n = SIZE
     params = Record({"b": 1, "m": n, "n": n, "k": n, "layout": "nn"})
     work = Work(2 * n**3, 8 * n * n, 4 * n * n)
@@ -44,16 +44,16 @@ def _messages(prices: TracePrices) -> dict[str, str]:
     return {d.code: d.message for d in prices.diagnostics}
 
 
-def test_a_product_costs_what_perfc_says_of_it(tmp_path: Path) -> None:
+def test_a_gemm_costs_what_perfc_says_of_it(tmp_path: Path) -> None:
     """An op of a trace is lowered and priced as an op of any model."""
     made = TracedOps()
-    made.product()
+    made.gemm()
 
     prices = _priced(made, tmp_path)
 
     ((one,),) = _by_name(prices).values()
     assert (By.MODEL, False) == (one.by, one.is_spread)
-    assert one.seconds == pytest.approx(_product_seconds(), rel=0.02)
+    assert one.seconds == pytest.approx(_gemm_seconds(), rel=0.02)
     assert one.work.flops == 2 * SIZE**3
     assert not prices.diagnostics
 
@@ -61,22 +61,22 @@ def test_a_product_costs_what_perfc_says_of_it(tmp_path: Path) -> None:
 def test_kernels_that_say_tf32_are_priced_as_such(tmp_path: Path) -> None:
     """CuBLAS chooses call by call; the name of the kernel tells."""
     made = TracedOps()
-    made.product()
+    made.gemm()
     tf32 = "cutlass_80_tensorop_s1688gemm_128x128"
     made.op("aten::mm", [[SIZE, SIZE]] * 2, [(tf32, 100)])
 
     found = _by_name(_priced(made, tmp_path, "a100"))
 
     (exact,), (fast,) = found["volta_sgemm_128x64_nn"], found[tf32]
-    assert exact.seconds == pytest.approx(_product_seconds("fp32", "a100"), rel=0.05)
-    assert fast.seconds == pytest.approx(_product_seconds("tf32", "a100"), rel=0.05)
+    assert exact.seconds == pytest.approx(_gemm_seconds("fp32", "a100"), rel=0.05)
+    assert fast.seconds == pytest.approx(_gemm_seconds("tf32", "a100"), rel=0.05)
     assert fast.seconds < exact.seconds
 
 
 def test_more_kernels_than_expected_share_the_total(tmp_path: Path) -> None:
     """Their shares are those measured, and a remark names the op."""
     made = TracedOps()
-    made.product()
+    made.gemm()
     kernels = [("volta_sgemm", 150.0), ("splitKreduce", 50.0)]
     made.op("aten::mm", [[SIZE, SIZE]] * 2, kernels)
 
@@ -129,7 +129,7 @@ def test_what_has_no_price_is_named(tmp_path: Path) -> None:
 def test_lost_launches_are_like_equal_ones(tmp_path: Path) -> None:
     """Work launched before the trace began runs blocks that an op of it runs, too."""
     made = TracedOps()
-    made.product()
+    made.gemm()
     made.made.work(9999, 500, 200, name="volta_sgemm_128x64_nn")
     shape = {"grid": [640, 1, 1], "block": [256, 1, 1], "registers per thread": 64}
     made.made.events[-1]["args"] |= shape

@@ -30,7 +30,7 @@ def _without_sizes(path: Path, name: str, kernel: str, dur_us: float) -> str:
 def test_ops_without_sizes_go_as_typical_ones(
     command: Command, tmp_path: Path, name: str, kernel: str, ends: tuple[float, float]
 ) -> None:
-    """Products by arithmetic, convolutions in TF32; not by waves of blocks."""
+    """GEMMs by arithmetic, convolutions in TF32; not by waves of blocks."""
     path = _without_sizes(tmp_path, name, kernel, 3000)
 
     report = command("rescale", path, "--to", "a100", "--format", "json").report
@@ -62,7 +62,7 @@ def test_ops_without_sizes_go_as_typical_ones(
 def test_other_ops_without_sizes_go_by_waves(
     command: Command, tmp_path: Path, name: str, kernel: str
 ) -> None:
-    """What waits for memory, convolutions that are no products, types like fp8."""
+    """What waits for memory, convolutions that are no GEMMs, types like fp8."""
     path = _without_sizes(tmp_path, name, kernel, 300)
 
     (one,) = command("rescale", path, "--to", "a100", "--format", "json").report[

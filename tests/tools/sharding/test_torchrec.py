@@ -40,7 +40,7 @@ def _best(command: Command, tables: str, *options: str) -> Any:
 
 
 def test_best_plan_is_torchrecs(command: Command, tables: str) -> None:
-    """The plan shares look-ups evenly, and takes what the rules say."""
+    """The plan shares lookups evenly, and takes what the rules say."""
     world = World(ranks=2, per_node=2)
     rules = PerfRules(topology=Topology(world=world), batch=256)
     listed = [Table(name=n, rows=1000, dim=128, pooling=p) for n, p in TABLES.items()]

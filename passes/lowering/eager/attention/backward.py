@@ -7,8 +7,8 @@ The kernel that computed the attention decides (`forward.py`):
   `…_dq_dk_dv_loop_seqk_parallel`, `…_convert_dq` of FlashAttention 2); with grouped
   queries the gradients of the copied keys and values are summed up after.
 - memory-efficient: one kernel, which for fp32 (and on V100) reads those sums from
-  steps in front of it (`kKernelComputesDelta` in `attention_backward.cu`).
-- plain products, where asked for and for grouped queries without flash: each step's own
+  steps before it (`kKernelComputesDelta` in `attention_backward.cu`).
+- plain GEMMs, where asked for and for grouped queries without flash: each step's own
   gradient.
 
 One kernel computes all gradients, whichever are wanted.
@@ -105,7 +105,7 @@ def _main(site: Site, forward: Site, algorithm: str) -> Launch:
     q = site.operands[1]
     sizes = {**attention_sizes(forward), "algorithm": algorithm, "phase": "backward"}
     dtype = q.type.dtype
-    mode = site.settings.product_math(dtype)
+    mode = site.settings.gemm_math(dtype)
     kernel = Kernel("attention", dtype_name(dtype), mode, Record(sizes), site.work)
     return Launch(kernel)
 
@@ -152,7 +152,7 @@ def _as_fp32(type_: TensorType) -> Tensor:
 
 
 def _math(site: Site) -> list[Launch]:
-    """Products of every head, and the gradient of softmax between them."""
+    """GEMMs of every head, and the gradient of softmax between them."""
     grad, q, k, v = site.operands[:4]
     heads, rows, width = (
         q.numel // (q.shape[-1] * q.shape[-2]),

@@ -3,7 +3,7 @@
 `F.scaled_dot_product_attention` is one kernel: flash attention for half
 precision without a mask from Ampere on, else the memory-efficient kernel. The
 latter has no grouped queries: PyTorch then falls back on copies of the keys and
-values and plain products (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads
+values and plain GEMMs (`sdp_utils.cpp`, PyTorch 2.5 and later). Both read heads
 where they lie.
 
 A run may ask for another kernel (`lower-kernels{attention=...}`), as `sdpa_kernel` and
@@ -50,11 +50,11 @@ def _attention(site: Site) -> Eager:
         return attrs.evolve(eager, launches=(*repeats, *eager.launches))
     algorithm = algorithm_of(site)
     if algorithm == MATH:
-        return _as_products(site, grouped=grouped)
+        return _as_gemms(site, grouped=grouped)
     kernel = Kernel(
         "attention",
         dtype_name(q.type.dtype),
-        site.settings.product_math(q.type.dtype),
+        site.settings.gemm_math(q.type.dtype),
         Record({**attention_sizes(site), "algorithm": algorithm}),
         site.work,
     )
@@ -111,8 +111,8 @@ def _turned(site: Site) -> tuple[Launch, ...]:
     )
 
 
-def _as_products(site: Site, *, grouped: bool) -> Eager:
-    """The math path: `repeat_interleave` of grouped queries, then products."""
+def _as_gemms(site: Site, *, grouped: bool) -> Eager:
+    """The math path: `repeat_interleave` of grouped queries, then GEMMs."""
     repeats, plain = _with_own_heads(site) if grouped else ((), site)
     calls = ("mul(q)", "mul(k)", "matmul(q, k)", *_masking(site), "softmax(s)")
     plain = attrs.evolve(

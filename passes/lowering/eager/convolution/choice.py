@@ -10,7 +10,7 @@ from perfc.passes.lowering.eager.site import Launch
 
 _HOST_S, _LAUNCH_S = 100e-6, 12e-6
 """What a convolution takes the median host, and each launch of it (the call and T5): a
-product that is done before is as good as any other."""
+GEMM that is done before is as good as any other."""
 
 _SURELY = 1 - 1e-9
 """Times as near as this are equal: the first is taken, on any processor."""
@@ -20,7 +20,7 @@ def soonest(calls: Sequence[list[Launch]], gpu: Target) -> list[Launch]:
     """Return the launches of one of *calls*, by their time on *gpu* and on the host.
 
     cuDNN's heuristics and its benchmark put the algorithm first that takes least, in
-    any type that is allowed: where layouts are turned for too small a product, not
+    any type that is allowed: where layouts are turned for too small a GEMM, not
     that of tensor cores. They do not see the host, which is counted in: for few images
     it is what takes the time, and of what is as soon the fewest launches are best.
     """

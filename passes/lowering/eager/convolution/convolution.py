@@ -139,19 +139,19 @@ def _sum_bias(grad: Tensor) -> Launch:
 
 
 def _conv_tbc(site: Site) -> Eager:
-    """The bias is copied, then each tap adds a product in place.
+    """The bias is copied, then the GEMM of each tap adds to it.
 
     `ConvolutionTBC.cpp` of ATen, as for the gradients.
     """
     x, weight, bias = site.operands
     if weight.shape[0] > MAX_LAUNCHES:
         return Eager("aten::conv_tbc", (unmodelled_launch(site.op, site),))
-    products = [
+    gemms = [
         gemm_launch(site, (1, rows, weight.shape[2], x.shape[2]), "nn")
         for rows in _rows_of_taps(site, x, site.out.shape[0])
     ]
     copied = elementwise_launch("copy", (bias,), site.out)
-    return Eager("aten::conv_tbc", (copied, *products))
+    return Eager("aten::conv_tbc", (copied, *gemms))
 
 
 def _rows_of_taps(site: Site, x: Tensor, made: int) -> list[int]:
@@ -166,7 +166,7 @@ def _rows_of_taps(site: Site, x: Tensor, made: int) -> list[int]:
 
 
 def _conv_tbc_backward(site: Site) -> Eager:
-    """Zeros and a product a tap for each gradient; the bias is summed up twice."""
+    """Zeros and a GEMM a tap for each gradient; the bias is summed up twice."""
     grad, x, weight = site.operands
     if weight.shape[0] > MAX_LAUNCHES:
         return Eager("aten::conv_tbc_backward", (unmodelled_launch(site.op, site),))
@@ -214,7 +214,7 @@ _PARALLEL_IMAGES = 32
 
 
 def _deform_conv(site: Site) -> Eager:
-    """Columns of sampled pixels, then a product per group, for some images at a time.
+    """Columns of sampled pixels, then a GEMM per group, for some images at a time.
 
     As `torchvision.ops.deform_conv2d` does.
     """
@@ -232,9 +232,9 @@ def _deform_conv(site: Site) -> Eager:
     moved = columns * (x.type.dtype.bits // 8)
     sample = Work(8 * columns, sum(t.nbytes for t in (x, site.operands[2])), moved)
     sampled = kernel_launch(site, "deformable_im2col", sample)
-    product = gemm_launch(site, (1, weight.shape[0] // groups, pixels, depth), "nn")
+    gemm = gemm_launch(site, (1, weight.shape[0] // groups, pixels, depth), "nn")
     spend("launches", 2 * (1 + groups) * (images // together), "deform_conv")
-    chunk = (sampled, *(product,) * groups)
+    chunk = (sampled, *(gemm,) * groups)
     launches = [*chunk * (images // together)]
     if len(site.operands) > 3:  # noqa: PLR2004 - x, weight, offsets, bias
         launches.append(elementwise_launch("add", (site.out,), site.out))

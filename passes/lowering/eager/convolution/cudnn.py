@@ -7,19 +7,19 @@ A100 (HolisticTraceAnalysis), bf16 of a ViT on H100 (TraceLens).
 
 - Without tensor cores: 3x3 windows of stride 1 by Winograd's algorithm (Lavin and Gray,
   arXiv 1509.09308), with its transforms in kernels of their own from 128 channels on;
-  1x1 windows as a product, behind a kernel of offsets for small images; all else as an
-  implicit product behind its offsets. Sums over pixels are split, and joined by a
+  1x1 windows as a GEMM, after a kernel of offsets for small images; all else as an
+  implicit GEMM after its offsets. Sums over pixels are split, and joined by a
   kernel or by atomics.
 - On tensor cores: channels last, between kernels that turn the layout of every tensor;
-  1x1 windows of TF32 as a product that needs none.
+  1x1 windows of TF32 as a GEMM that needs none.
 
 Depthwise convolutions are kernels of PyTorch's own (`DepthwiseConv2d.cu`).
 
-What a kernel in front of the product writes, and what one behind it reads, lies in the
+What a kernel before the GEMM writes, and what one after it reads, lies in the
 workspace: memory that PyTorch takes from its own allocator for one call of cuDNN, as
 much as the plan that the heuristics put first asks for, up to all that is free
 (`run_conv_plan` in `aten/src/ATen/native/cudnn/Conv_v8.cpp`; pytorch/pytorch#49207).
-A buffer that no kernel beside the product fills is not seen.
+A buffer that no kernel beside the GEMM fills is not seen.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ TRANSFORMED_CHANNELS = 128
 """Channels from which Winograd's transforms are kernels of their own."""
 
 SMALL_IMAGE = 256
-"""Pixels up to which a product over pixels reads precomputed offsets."""
+"""Pixels up to which a GEMM over pixels reads precomputed offsets."""
 
 _OFFSETS_BYTES = 4096
 """What a kernel of offsets writes: of no account beside its launch."""
@@ -59,7 +59,7 @@ _OFFSETS_BYTES = 4096
 
 @attrs.frozen
 class _Step:
-    """A kernel beside the product.
+    """A kernel beside the GEMM.
 
     Attributes:
         kind: What it does.
@@ -67,7 +67,7 @@ class _Step:
             or -1.
         read: Bytes read, over those of the tensor.
         written: Bytes written, over those of the tensor.
-        workspace: Whether what it writes for the product, or reads of the product's,
+        workspace: Whether what it writes for the GEMM, or reads of the GEMM's,
             lies in the workspace.
 
     """
@@ -92,7 +92,7 @@ _PIXELS = _Step("winograd", 2, 2.25, 1.0)
 _FILTER = _Step("winograd", 2, 4.0, 1.0)
 
 _Around = tuple[tuple[_Step, ...], tuple[_Step, ...]]
-"""Kernels in front of the product, and behind it."""
+"""Kernels before the GEMM, and after it."""
 
 _NOTHING: _Around = ((), ())
 _TURNED: _Around = ((_TURN_A, _TURN_B), (_TURN_BACK,))
@@ -128,7 +128,7 @@ _AROUND: Mapping[str, Mapping[str, _Around]] = {
         WEIGHT: ((_TURN_A, _TURN_B, _COUNTERS), (_PARTS, _TURN_BACK)),
     },
 }
-"""Kernels beside the product, by algorithm and phase."""
+"""Kernels beside the GEMM, by algorithm and phase."""
 
 
 @attrs.frozen
@@ -186,7 +186,7 @@ class Convolution:
         return less, tuple(n - half for n, half in zip(total, less, strict=True))
 
     def launches(self, phase: str, flops: int, *, alone: bool = False) -> list[Launch]:
-        """Launch the product and what is beside it; *alone*: the product only.
+        """Launch the GEMM and what is beside it; *alone*: the GEMM only.
 
         TF32 is allowed, not asked for: a convolution that fp32 does sooner is that.
         """
@@ -194,7 +194,7 @@ class Convolution:
         gpu = self.site.settings.gpu
         if gpu is None or self._math() != "tf32":
             return found
-        settings = attrs.evolve(self.site.settings, fp32_products="fp32")
+        settings = attrs.evolve(self.site.settings, fp32_gemms="fp32")
         plain = attrs.evolve(self, site=attrs.evolve(self.site, settings=settings))
         return soonest((found, plain._launches(phase, flops, alone=alone)), gpu)  # noqa: SLF001 - its own class
 
@@ -206,17 +206,17 @@ class Convolution:
         if phase != FORWARD:
             params["phase"] = phase
         algorithm = "direct" if alone else self._algorithm(params)
-        before, behind = (
+        before, after = (
             tuple(self._beside(step, tensors, detail) for step in steps)
             for steps, detail in zip(
                 _AROUND[algorithm][phase], (SCRATCH, FROM_SCRATCH), strict=True
             )
         )
-        if beside := (*before, *behind):
+        if beside := (*before, *after):
             params["algorithm"] = algorithm
             params["beside"] = len(beside)
             params["beside_bytes"] = sum(int(b.kernel.work.bytes) for b in beside)
-        return [*before, self._product(params, work), *behind]
+        return [*before, self._gemm(params, work), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return both operands and the result of a phase."""
@@ -227,9 +227,9 @@ class Convolution:
         return self.images, self.maps, self.filters
 
     def _math(self) -> str:
-        return self.site.settings.product_math(self.images.type.dtype)
+        return self.site.settings.gemm_math(self.images.type.dtype)
 
-    def _product(self, params: dict[str, AttrValue], work: Work) -> Launch:
+    def _gemm(self, params: dict[str, AttrValue], work: Work) -> Launch:
         dtype = self.images.type.dtype
         deep = len(self.images.shape) > 4  # noqa: PLR2004 - 1-d runs as 2-d
         op = "conv3d" if deep else "conv2d"
@@ -244,8 +244,8 @@ class Convolution:
             return "direct"
         pointwise = (params["kernel"], params["stride"], groups) == (1, 1, 1)
         if self._math() not in SIMT_MODES:
-            product = pointwise and self._math() == "tf32"
-            return "pixels" if product else "channels_last"
+            gemm = pointwise and self._math() == "tf32"
+            return "pixels" if gemm else "channels_last"
         if launches_winograd(Record(params)):
             fewest = min(self.images.shape[1], self.maps.shape[1])
             large = fewest >= TRANSFORMED_CHANNELS

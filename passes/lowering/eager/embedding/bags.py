@@ -1,10 +1,10 @@
-"""Lists of bags that are dealt to ranks: fbgemm's kernels, as TorchRec calls them.
+"""Lists of bags that are sent to ranks: fbgemm's kernels, as TorchRec calls them.
 
 Read from fbgemm's `sparse_permute_2d.cu` and `sparse_block_bucketize_features.cu`, and
 from TorchRec's `KJTAllToAll` and `bucketize_kjt_before_all2all`; the kernels of a
 permutation were counted on the Kineto traces of TorchRec on V100 that
 HolisticTraceAnalysis publishes: lengths, two running sums, indices, and running sums
-once more for the look-up.
+once more for the lookup.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _regroup(site: Site) -> Eager:
 
 
 def _bucketize(site: Site) -> Eager:
-    """Count what each bucket gets of each bag, add the counts up, and deal."""
+    """Count what each bucket gets of each bag, add the counts up, and distribute it."""
     lengths, indices = site.operands
     counts = Tensor(site.results[0])
     return Eager(

@@ -1,4 +1,4 @@
-"""Look-ups in several tables at once, and their gradients: fbgemm's.
+"""Lookups in several tables at once, and their gradients: fbgemm's.
 
 `SplitTableBatchedEmbeddingBagsCodegen` looks all tables up in one kernel, and applies
 the optimizer in its backward pass: indices are made those of one table after another,

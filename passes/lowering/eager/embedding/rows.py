@@ -1,4 +1,4 @@
-"""Rows of tables: how many a look-up touches, and the kernels that move them."""
+"""Rows of tables: how many a lookup touches, and the kernels that move them."""
 
 from __future__ import annotations
 

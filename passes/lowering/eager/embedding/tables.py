@@ -1,6 +1,6 @@
 """Embedding bags and their gradients in eager PyTorch.
 
-A look-up of one table is that of `nn.EmbeddingBag`, one of several is fbgemm's
+A lookup of one table is that of `nn.EmbeddingBag`, one of several is fbgemm's
 (`fused.py`). Read from ATen (`EmbeddingBag.cpp`,
 `cuda/EmbeddingBag.cu`, `cuda/Embedding.cu`, `cuda/EmbeddingBackwardKernel.cu`).
 """
@@ -168,7 +168,7 @@ def _without_padding(site: Site, indices: Tensor, rows: Tensor) -> tuple[Launch,
 
 
 def _sum_of_bags(site: Site, lookup: Lookup) -> Launch:
-    """Add up to ten gradients of bags: a look-up in the gradient itself."""
+    """Add up to ten gradients of bags: a lookup in the gradient itself."""
     grad = site.operands[0]
     return _sum_of_rows(site.out, lookup.lookups, grad.shape[0], 2 * INDEX_BYTES)
 
@@ -254,7 +254,7 @@ def _few(table: Tensor, lookups: int, work: Work) -> tuple[Launch, ...]:
 
 
 def _bag_weights_backward(site: Site) -> Eager:
-    """A warp for each look-up: the product of its row and the gradient of its bag.
+    """A warp for each lookup: the product of its row and the gradient of its bag.
 
     `_embedding_bag_per_sample_weights_backward_cuda`; of several tables fbgemm's
     `split_embedding_codegen_grad_indice_weights_cuda`.
@@ -275,4 +275,4 @@ RULES: Mapping[str, Rule] = {
     "embedding_backward": _embedding_backward,
     "embedding_bag_backward": _bag_backward,
 }
-"""Rules of look-ups and their gradients, by op name."""
+"""Rules of lookups and their gradients, by op name."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.lowering.eager.gemm.product import Sizes, gemm_launch
+    from perfc.passes.lowering.eager.gemm.matmul import Sizes, gemm_launch
 else:
     __getattr__ = door(
         __name__,
         {
-            "product": ("Sizes", "gemm_launch"),
+            "matmul": ("Sizes", "gemm_launch"),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Einstein sums in eager PyTorch: a batched product for each pair of operands."""
+"""Einstein sums in eager PyTorch: a batched GEMM for each pair of operands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import cast
 from perfc.ir import AttrValue, TensorType
 from perfc.ir.dims import Dim
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs, einsum_sizes
-from perfc.passes.lowering.eager.gemm.product import gemm_launch
+from perfc.passes.lowering.eager.gemm.matmul import gemm_launch
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,

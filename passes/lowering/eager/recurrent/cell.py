@@ -1,8 +1,8 @@
 """One step of a recurrent cell in eager PyTorch: one kernel on CUDA, many on a CPU.
 
-CUDA has a kernel for all that follows the two products, and one for its gradients
+CUDA has a kernel for all that follows the two GEMMs, and one for its gradients
 (`_thnn_fused_gru_cell`, `_thnn_fused_lstm_cell`: `aten/src/ATen/native/cuda/RNN.cu`).
-On a CPU the gates are ops of their own, on parts of the products (`GRUCell` and
+On a CPU the gates are ops of their own, on parts of the GEMMs (`GRUCell` and
 `LSTMCell` in `RNN.cpp`), and so are their gradients.
 """
 
@@ -97,7 +97,7 @@ def _state(site: Site) -> Tensor:
 
 
 def _part(state: Tensor) -> Tensor:
-    """Return a gate: a part of each row of a product."""
+    """Return a gate: a part of each row of a GEMM."""
     return Tensor(state.type, Layout.STRIDED)
 
 
@@ -123,8 +123,8 @@ def _gru(site: Site) -> Eager:
 
 def _lstm(site: Site) -> Eager:
     calls, state = _Calls(site), _state(site)
-    products, gate = Tensor(site.operands[0].type), _part(state)
-    calls("add", products, products, in_place=True)
+    gemms, gate = Tensor(site.operands[0].type), _part(state)
+    calls("add", gemms, gemms, in_place=True)
     for activation in ("sigmoid", "sigmoid", "tanh", "sigmoid"):
         calls(activation, gate, in_place=True)
     kept = calls("mul", gate, state)

@@ -1,7 +1,7 @@
 """Recurrent layers and spectra in eager PyTorch: what cuDNN and cuFFT launch.
 
 A recurrent layer is one call of cuDNN. Its standard algorithm, the default in
-PyTorch, multiplies the inputs of all steps in one product, and runs a product
+PyTorch, multiplies the inputs of all steps in one GEMM, and runs a GEMM
 with the recurrent weights and one kernel for all that is elementwise at each
 step (Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on
 GPUs", arXiv 1604.01946). Directions are taken to run one after another, and the
@@ -56,26 +56,26 @@ def _recurrent(site: Site) -> Eager:
 
 
 def _projection(site: Site, sizes: Sizes, layout: str) -> tuple[Launch, ...]:
-    """Launch the product that makes the state smaller, where there is one."""
+    """Launch the GEMM that makes the state smaller, where there is one."""
     projected = site.attributes.flag("projected")
     return (gemm_launch(site, sizes, layout),) if projected else ()
 
 
 def _gates(site: Site, kind: str, batch: int, hidden: int) -> Launch:
-    """Read both products and the state, write the state."""
+    """Read both GEMMs and the state, write the state."""
     dtype = site.out.type.dtype
     gates: tuple[Dim, ...] = (batch, RECURRENT_GATES[kind] * hidden)
-    product = Tensor(TensorType(dtype, gates))
+    gemm = Tensor(TensorType(dtype, gates))
     state = Tensor(TensorType(dtype, (batch, hidden)))
     flops = RECURRENT_FLOPS[kind] * batch * hidden
-    return elementwise_launch(kind, (product, product, state), state, flops)
+    return elementwise_launch(kind, (gemm, gemm, state), state, flops)
 
 
 def _recurrent_backward(site: Site) -> Eager:
-    """Back through the steps, then one product for each of the other gradients.
+    """Back through the steps, then one GEMM for each of the other gradients.
 
-    Each step is a kernel for all that is elementwise and a product with the
-    recurrent weights; the inputs' gradient and those of the weights are products
+    Each step is a kernel for all that is elementwise and a GEMM with the
+    recurrent weights; the inputs' gradient and those of the weights are GEMMs
     over all steps, the biases' a sum (`cudnnRNNBackwardData_v8` and `…Weights_v8`,
     by the algorithm above).
     """
@@ -101,10 +101,10 @@ def _recurrent_backward(site: Site) -> Eager:
         "projection": ((1, state, hidden, rows), "tn"),
     }
     wants = wanted_gradients(site)
-    products = [gemm_launch(site, *sizes[want]) for want in wants if want in sizes]
+    gemms = [gemm_launch(site, *sizes[want]) for want in wants if want in sizes]
     if "bias" in wants:
-        products.append(_bias_sum(site, rows, columns))
-    direction = (*step * steps, *products)
+        gemms.append(_bias_sum(site, rows, columns))
+    direction = (*step * steps, *gemms)
     return Eager(name, (*made_contiguous((x,)), *direction * directions))
 
 

@@ -52,7 +52,7 @@ def _reduce(site: Site) -> Eager:
 
 
 _AROUND = ("sum_square", "log_sum")
-"""Sums with another kernel in front or behind."""
+"""Sums with another kernel before or after."""
 
 
 def _reduction(site: Site, kind: str) -> Launch:

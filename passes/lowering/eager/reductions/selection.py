@@ -33,7 +33,7 @@ _SEVERAL_BLOCKS = (
     *((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000)),
     *((4_000, 800), (math.inf, 400)),
 )
-"""Up to so many slices, those of so many elements are dealt out to several blocks
+"""Up to so many slices, those of so many elements are distributed over several blocks
 (`should_use_multiblock` in `TensorTopK.cu`)."""
 
 _COUNT_BYTES = 8
@@ -272,7 +272,7 @@ def _grid_sample(site: Site) -> Eager:
 
 
 def _affine_grid(site: Site) -> Eager:
-    """A grid of ones and, per axis, of coordinates; then a small product."""
+    """A grid of ones and, per axis, of coordinates; then a small GEMM."""
     out = site.out
     axes = out.shape[-1]
     pixels = math.prod(out.shape[1:-1])
@@ -289,11 +289,11 @@ def _affine_grid(site: Site) -> Eager:
         )
     ]
     grid = one.nbytes * (axes + 1)
-    product = Work(site.work.flops, grid + site.operands[0].nbytes, out.nbytes)
+    gemm = Work(site.work.flops, grid + site.operands[0].nbytes, out.nbytes)
     ones = elementwise_launch("fill", (), one)
     return Eager(
         "aten::affine_grid_generator",
-        (*coordinates, ones, kernel_launch(site, "affine_grid", product)),
+        (*coordinates, ones, kernel_launch(site, "affine_grid", gemm)),
     )
 
 

@@ -46,7 +46,7 @@ def test_attention_runs_by_the_kernels_asked_for(asked: str) -> None:
     assert "efficient" == full.params["algorithm"]
 
 
-def test_attention_by_products() -> None:
+def test_attention_by_gemms() -> None:
     """Queries and keys are scaled, multiplied, and each step is a kernel."""
     text = one_op(HALF, "attention(%q, %k, %v)")
     graph = lower(text, LowerKernels(inputs="device", attention="math"))
@@ -95,14 +95,14 @@ def test_spelled_out_attention_is_launched_call_by_call() -> None:
     assert ops == names(graph)
     scores = 2 * 8 * 64 * 64 * 4
     mask = 2 * 64 * 4
-    product, scaled, masked, softmax, _ = kernels(graph)
-    assert (2 * 8, 64, 64, 32) == tuple(product.params[n] for n in "bmnk")
+    gemm, scaled, masked, softmax, _ = kernels(graph)
+    assert (2 * 8, 64, 64, 32) == tuple(gemm.params[n] for n in "bmnk")
     assert (2 * scores, 2 * scores + mask) == (scaled.work.bytes, masked.work.bytes)
     assert 2 * scores == softmax.work.bytes
 
 
 def test_grouped_queries_spelled_out() -> None:
-    """Products have no grouped queries either: heads are copied in front of them."""
+    """GEMMs have no grouped queries either: heads are copied before them."""
     node = f"attention(%q, %k, %v, %m) {{{CALLS}}}"
     graph = lower(one_op(f"{GROUPED}, %m: f32[64,64]", node))
 
@@ -144,7 +144,7 @@ def test_heads_are_views() -> None:
     assert ["attention"] == [kernel.op for kernel in kernels(graph)]
 
 
-def test_products_copy_heads() -> None:
+def test_gemms_copy_heads() -> None:
     """`matmul` on heads in place copies them: BLAS has one stride per batch."""
     graph = lower("""graph @g(%x: f32[2,64,8,32], %y: f32[2,8,32,64]) {
       %q = transpose(%x) {perm = [0, 2, 1, 3]} : ?

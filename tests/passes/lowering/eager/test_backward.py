@@ -77,7 +77,7 @@ def test_gradients_of_a_convolution_are_two_of_its_kind() -> None:
             ["conv2d", "conv2d"],
         ),
     ],
-    ids=["winograd", "strided", "product", "depthwise"],
+    ids=["winograd", "strided", "gemm", "depthwise"],
 )
 def test_kernels_beside_a_convolution(
     x: str, weight: str, grad: str, rest: str, kinds: list[str]
@@ -138,9 +138,7 @@ def test_gradient_of_linear_reads_weight_and_rows_as_they_lie() -> None:
         (512, 660, 1024, "a100", 1),
     ],
 )
-def test_deep_products_are_split(
-    m: int, n: int, k: int, target: str, parts: int
-) -> None:
+def test_deep_gemms_are_split(m: int, n: int, k: int, target: str, parts: int) -> None:
     """Shapes in traces of ResNet-50 and DLRM training: two kernels, or one."""
     text = one_op(f"%a: f32[{m},{k}], %b: f32[{k},{n}]", "matmul(%a, %b)")
     found = kernels(lower(text, target=target))
@@ -149,8 +147,8 @@ def test_deep_products_are_split(
     assert 2 * m * n * k == found[0].work.flops
 
 
-def test_large_narrow_products_clear_counters() -> None:
-    """In traces of an H100 a memset stands in front of them."""
+def test_large_narrow_gemms_clear_counters() -> None:
+    """In traces of an H100 a memset stands before them."""
     text = one_op("%a: bf16[8944,1024], %b: bf16[1024,2816]", "matmul(%a, %b)")
     graph = lower(text, target="h100")
 
@@ -440,7 +438,7 @@ def test_in_place_ops_have_names_of_their_own() -> None:
 
 
 def test_recurrent_backward_walks_the_steps_back() -> None:
-    """Two kernels a step; a product for each weight over all steps."""
+    """Two kernels a step; a GEMM for each weight over all steps."""
     node = 'recurrent_backward(%h, %t, %u, %r) {wants = [WANTS], kind = "gru"}'
     weights = "param %u: f32[1,12,16], param %r: f32[1,12,4]"
     arguments = f"%h: f32[7,1,8,4], %t: f32[7,8,16], {weights}"

@@ -38,7 +38,7 @@ def _on_cpu(text: str) -> list[str]:
     ],
 )
 def test_an_op_is_one_kernel(arguments: str, node: str, expected: list[str]) -> None:
-    """No parts of a split product, no transforms of cuDNN, no bias of its own."""
+    """No parts of a split GEMM, no transforms of cuDNN, no bias of its own."""
     assert expected == _on_cpu(one_op(arguments, node))
 
 

@@ -1,4 +1,4 @@
-"""What eager PyTorch launches for the ops beyond products, copies and arithmetic."""
+"""What eager PyTorch launches for the ops beyond GEMMs, copies and arithmetic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _syncs(graph: LaunchGraph) -> int:
 )
 @pytest.mark.parametrize("directions", [1, 2])
 def test_recurrent(kind: str, gates: int, name: str, directions: int) -> None:
-    """A product for all inputs, then a product and the gates at each step."""
+    """A GEMM for all inputs, then a GEMM and the gates at each step."""
     rows = gates * 64
     text = (
         f"graph @g(%x: f32[5,8,32], param %w: f32[{directions},{rows},32], "
@@ -54,27 +54,27 @@ def test_a_sequence_without_end() -> None:
 @pytest.mark.parametrize(
     ("target", "mode"), [("a100", "int8"), ("p100", "fp32"), ("", "int8")]
 )
-def test_integer_products(target: str, mode: str) -> None:
-    """8-bit products run at the int8 rate where the device has one."""
+def test_integer_gemms(target: str, mode: str) -> None:
+    """8-bit GEMMs run at the int8 rate where the device has one."""
     text = one_op("%x: u8[8,64], param %w: i8[64,32]", "matmul(%x, %w) {dtype = !i32}")
-    (product,) = kernels(lower(text, target=target))
+    (gemm,) = kernels(lower(text, target=target))
     text = one_op(
         "%x: u8[1,8,9,9], param %w: i8[4,8,3,3], param %b: i32[4], %s: f32[]",
         "conv(%x, %w, %b, %s) {dtype = !u8}",
     )
     (convolution,) = kernels(lower(text, target=target))
 
-    assert ("uint8", mode) == (product.dtype, product.math)
-    assert 8 * 64 + 64 * 32 == product.work.bytes_read
+    assert ("uint8", mode) == (gemm.dtype, gemm.math)
+    assert 8 * 64 + 64 * 32 == gemm.work.bytes_read
     assert mode == convolution.math
 
 
-def test_wide_integer_products() -> None:
-    """Products of wide integers run on the CUDA cores."""
+def test_wide_integer_gemms() -> None:
+    """GEMMs of wide integers run on the CUDA cores."""
     text = one_op("%x: i64[8,64], %w: i64[64,32]", "matmul(%x, %w)")
-    (product,) = kernels(lower(text, target="a100"))
+    (gemm,) = kernels(lower(text, target="a100"))
 
-    assert "fp32" == product.math
+    assert "fp32" == gemm.math
 
 
 def test_transposed_convolution() -> None:
@@ -106,7 +106,7 @@ def test_automatic_padding() -> None:
 
 
 def test_deformable_convolution() -> None:
-    """Columns and a product per group, for as many images as torchvision takes."""
+    """Columns and a GEMM per group, for as many images as torchvision takes."""
     text = one_op(
         "%x: f32[64,8,9,9], param %w: f32[8,4,3,3], %o: f32[64,18,7,7]",
         "deform_conv(%x, %w, %o) {groups = 2}",
@@ -141,7 +141,7 @@ def test_images_of_a_deformed_convolution_are_launched_up_to_a_limit() -> None:
     ],
 )
 def test_einsum(equation: str, sizes: tuple[int, ...], ops: list[str]) -> None:
-    """A pair of operands is a batched product, after a copy where axes lie apart."""
+    """A pair of operands is a batched GEMM, after a copy where axes lie apart."""
     shapes = {"b": "6", "h": "4", "t": "5", "s": "7", "d": "16"}
     terms = equation.partition("->")[0].split(",")
     left, right = (",".join(shapes[letter] for letter in term) for term in terms)

@@ -137,8 +137,8 @@ def test_weight_norm_is_one_kernel() -> None:
     assert [(8, 12)] * 2 == [(k.params["rows"], k.params["cols"]) for k in found]
 
 
-def test_projected_state_is_one_more_product_a_step() -> None:
-    """The recurrence reads the projected state, which a product makes of the units."""
+def test_projected_state_is_one_more_gemm_a_step() -> None:
+    """The recurrence reads the projected state, which a GEMM makes of the units."""
     text = """graph @g(%x: f32[5,8,32], param %w: f32[256,32],
         param %r: f32[256,16], param %b: f32[256], param %p: f32[16,64]) {
       %y, %h, %c = recurrent(%x, %w, %r, %b, %p)
@@ -155,15 +155,15 @@ def test_projected_state_is_one_more_product_a_step() -> None:
 @pytest.mark.parametrize(
     ("padding", "rows"), [(0, [12, 12, 12]), (1, [14, 16, 14]), (7, [16, 16, 16])]
 )
-def test_conv_tbc_is_a_product_a_tap(padding: int, rows: list[int]) -> None:
+def test_conv_tbc_is_a_gemm_a_tap(padding: int, rows: list[int]) -> None:
     """The bias is copied, then each tap multiplies the steps that it sees."""
     program = perfc.from_torch(_Taps(padding), torch.zeros(8, 2, 6)).program
     found = kernels(lower(program))
-    products = [kernel for kernel in found if kernel.op == "gemm"]
+    gemms = [kernel for kernel in found if kernel.op == "gemm"]
 
     assert ["copy", *[None] * 3] == [kernel.params.get("kind") for kernel in found]
-    assert rows == [kernel.params["m"] for kernel in products]
-    assert [(4, 6)] * 3 == [(k.params["n"], k.params["k"]) for k in products]
+    assert rows == [kernel.params["m"] for kernel in gemms]
+    assert [(4, 6)] * 3 == [(k.params["n"], k.params["k"]) for k in gemms]
 
 
 @pytest.mark.parametrize(

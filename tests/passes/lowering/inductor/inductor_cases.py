@@ -9,12 +9,12 @@ IMAGE = "%x: f32[32,64,56,56]"
 CHANNELS = ", ".join(f"param %{name}: f32[64]" for name in "mvgh")
 
 CASES = {
-    "a loop into a reduction, and a loop behind it": (
+    "a loop into a reduction, and a loop after it": (
         X,
         "%a = add(%x, %x)\n%s = softmax(%a) {axis = -1}\n%y = relu(%s)",
         ["triton_per_fused_add_relu_softmax"],
     ),
-    "the bias of a product that loops read": (
+    "the bias of a GEMM that loops read": (
         f"{X}, {LINEAR}",
         "%a = linear(%x, %w, %b)\n%r = relu(%a)\n%y = linear(%r, %w, %b)",
         ["aten::linear", "triton_poi_fused_linear_relu", "aten::linear"],
@@ -78,7 +78,7 @@ CASES = {
         "%r = relu(%x)\n%s = sigmoid(%z)\n%y = concat(%r, %s) {axis = 1}",
         ["triton_poi_fused_concat_relu_sigmoid"],
     ),
-    "a join of products, which write into their places": (
+    "a join of GEMMs, which write into their places": (
         f"{X}, {LINEAR}",
         "%p = linear(%x, %w)\n%q = linear(%x, %w)\n%y = concat(%p, %q) {axis = 1}",
         ["aten::linear", "aten::linear"],

@@ -176,9 +176,9 @@ def test_a_loop_reads_no_more_than_its_slice() -> None:
         ('%y = reduce(%x) {kind = "sum", axes = [1]}', "%y", 1),
         ("%y = layer_norm(%x, %c, %c) {axis = 1}", "%y", 2),
     ],
-    ids=["before", "alone", "behind"],
+    ids=["before", "alone", "after"],
 )
-def test_rows_are_read_again_behind_a_reduction_only(
+def test_rows_are_read_again_after_a_reduction_only(
     nodes: str, returned: str, passes: int
 ) -> None:
     """What only goes into a reduction is computed, and written, on the way."""
@@ -238,7 +238,7 @@ def test_phases_are_compiled_apart() -> None:
 
 
 def test_a_number_that_the_host_reads_ends_a_graph() -> None:
-    """Reading a scalar is a graph break: what is behind it is another graph."""
+    """Reading a scalar is a graph break: what is after it is another graph."""
     nodes = '%s = reduce(%x) {kind = "max"}\n%i = item(%s)\n%y = relu(%x)'
     graph = fused(graph_of("%x: f32[8,8]", nodes))
     names = [op.name for op in graph.ops]

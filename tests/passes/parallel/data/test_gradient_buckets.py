@@ -33,7 +33,7 @@ def _gradients(sizes: list[tuple[str, int]]) -> Graph:
 
 @settings(max_examples=50)
 @given(_sizes, st.integers(1, 8), st.integers(1, 32))
-def test_gradients_are_dealt_as_by_pytorch(
+def test_gradients_are_bucketed_as_by_pytorch(
     sizes: list[tuple[str, int]], first_kib: int, kib: int
 ) -> None:
     """`_compute_bucket_assignment_by_size` puts the same tensors together."""

@@ -141,7 +141,7 @@ def test_it_is_one_of_the_ranks_that_others_make(sharing: Pass, *, first: bool) 
 
 
 def test_before_a_collective_by_its_id() -> None:
-    """It stands in front of the node that a report calls so, in its phase."""
+    """It stands before the node that a report calls so, in its phase."""
     reduced = [n["id"] for n in report().nodes if n["op"] == "c10d::allreduce_"]
     loaded = load(
         MODEL,

@@ -126,7 +126,7 @@ def test_backward_reads_what_it_has_gathered() -> None:
 
 @pytest.mark.parametrize(("prefetch", "ahead"), [("pre", True), ("none", False)])
 def test_prefetch(prefetch: str, *, ahead: bool) -> None:
-    """With `pre` a block is gathered before the one behind it goes backward."""
+    """With `pre` a block is gathered before the one after it goes backward."""
     nodes = list(_step(Fsdp(ranks=RANKS, prefetch=prefetch)))
     gather = next(
         n
@@ -147,7 +147,7 @@ def test_prefetch(prefetch: str, *, ahead: bool) -> None:
 
 
 def test_nodes_share_and_add_up() -> None:
-    """Hybrid: parts of a node's ranks; their gradients are added up between nodes."""
+    """Hybrid: parts of a node's ranks; gradients are all-reduced between nodes."""
     graph = _step(Fsdp(ranks=8, strategy="hybrid", per_node=2))
     (unit, *_) = [n for n in _nodes(graph, "all_gather") if ".h." in n.name]
     reduces = _nodes(graph, "all_reduce")
@@ -181,7 +181,7 @@ def test_adding_up_between_nodes_runs_beside_gathers() -> None:
     )
 
 
-def test_the_rest_of_a_model_whose_tables_are_dealt_out() -> None:
+def test_the_rest_of_a_model_whose_tables_are_sharded() -> None:
     """Sharded tables stay as they are; the MLPs are shared among the same ranks."""
     early = (ShardEmbeddings(ranks=RANKS), Fsdp(ranks=RANKS, wrap="*"))
     program = _run((*early, Training()), "dlrm-ddp:tables=6,rows=50,dim=16,pooling=2")
@@ -212,7 +212,7 @@ def test_an_inference_gathers_too() -> None:
     assert (0, 1) == rank.ranks
 
 
-def test_regather_stands_behind_training() -> None:
+def test_regather_stands_after_training() -> None:
     """It follows the pass only where parameters are forgotten."""
     full = training_passes("training", None, [Fsdp(ranks=2, prefetch="none")])
     kept = training_passes("training", None, [Fsdp(ranks=2, strategy="grad-op")])
@@ -240,10 +240,10 @@ def test_mixed_precision_halves_what_is_sent(reduce: str, size: int) -> None:
 
 
 def test_mixed_precision_computes_in_the_type_of_parameters() -> None:
-    """Products read bf16 alone, as many as there were; the optimizer reads fp32."""
+    """Matmuls read bf16 alone, as many as there were; the optimizer reads fp32."""
     graph, wide = _mixed(), _step(Fsdp(ranks=RANKS))
-    products = _nodes(graph, "matmul") + _nodes(graph, "linear")
-    read = [_type(v).dtype.name for n in products for v in n.operands]
+    matmuls = _nodes(graph, "matmul") + _nodes(graph, "linear")
+    read = [_type(v).dtype.name for n in matmuls for v in n.operands]
 
     assert _flops(wide) == _flops(graph)
     assert {"bf16"} == set(read)
@@ -276,7 +276,7 @@ def test_nothing_that_computes_waits_for_a_cast(reduce: str) -> None:
 
 
 def test_autocast_meets_what_fsdp_has_gathered() -> None:
-    """With both, products read what is gathered, and norms casts to fp32."""
+    """With both, matmuls read what is gathered, and norms casts to fp32."""
     amp, mixed = ConvertDtype(autocast=True), Fsdp(ranks=2, param_dtype="bf16")
     passes = training_passes("training", None, [amp, mixed])
     (rank,) = _run(passes).classes
@@ -394,7 +394,7 @@ def test_what_is_computed_again_reads_what_backward_gathers() -> None:
 
 
 def test_training_of_ones_own_forgets_as_well() -> None:
-    """A pass `training` that is given has what is gathered forgotten behind it."""
+    """A pass `training` that is given has what is gathered forgotten after it."""
     given = [Fsdp(RANKS), Training(fused=True)]
 
     assert [*given, Regather()] == training_passes("training", None, given)

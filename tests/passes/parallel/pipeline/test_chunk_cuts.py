@@ -33,7 +33,7 @@ def _slowest(parts: Sequence[float], stages: int) -> float:
 
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 4), st.booleans())
-def test_equal_layers_are_dealt_out_evenly(
+def test_equal_layers_are_assigned_evenly(
     stages: int,
     chunks: int,
     each: int,
@@ -49,7 +49,7 @@ def test_equal_layers_are_dealt_out_evenly(
 
 @given(st.integers(2, 6), st.integers(2, 4), st.integers(1, 4))
 def test_time_of_equal_chunks(stages: int, chunks: int, rounds: int) -> None:
-    """All chunks of a stage, and a chunk for each stage in front of the last."""
+    """All chunks of a stage, and a chunk for each stage before the last."""
     steps = ChunkSteps.of(stages, chunks, rounds * stages, training=True)
 
     time = steps.time([1.0] * (stages * chunks))

@@ -63,7 +63,7 @@ def _graphs(program: Program) -> list[Graph]:
 
 
 def _chain(layers: int) -> Program:
-    """Return equal linear layers, one behind the other."""
+    """Return equal linear layers, one after the other."""
     weights = ", ".join(f"param %w{n}: f32[64,64]" for n in range(layers))
     nodes = [
         f'%h{n + 1} = linear(%h{n}, %w{n}) : ? loc{{module = "layers.{n}"}}'
@@ -79,7 +79,7 @@ def _type(value: Value) -> TensorType:
 
 
 def _flops(graph: Graph) -> int:
-    """Return the flops of products and attention, forward and backward."""
+    """Return the flops of GEMMs and attention, forward and backward."""
     found = 0
     for node in graph:
         if node.op in ("linear", "matmul", "attention", "attention_backward"):
@@ -104,7 +104,7 @@ def test_microbatches_are_counted_before_they_are_written() -> None:
 @pytest.mark.parametrize("model", [f"gpt2:{SIZES}", f"bert-base:{SIZES}"])
 @pytest.mark.parametrize("schedule", sorted(SCHEDULES))
 def test_work_of_all_stages_adds_up(model: str, schedule: str) -> None:
-    """Stages together do the products of all layers once for every sample."""
+    """Stages together do the GEMMs of all layers once for every sample."""
     training = Training(optimizer="adamw")
     (whole,) = _graphs(_run(build_workload(model), training))
     piped = PipelineParallel(stages=3, microbatches=4, schedule=schedule)
@@ -378,7 +378,7 @@ def test_a_batch_that_does_not_divide() -> None:
 
 
 def test_cuts_are_even() -> None:
-    """Equal layers are dealt out evenly."""
+    """Equal layers are assigned evenly."""
     graphs = _graphs(_run(_chain(8), PipelineParallel(4, 2)))
 
     assert [2, 2, 2, 2] == [len(graph.parameters) for graph in graphs]

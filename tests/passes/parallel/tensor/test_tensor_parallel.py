@@ -60,8 +60,8 @@ def _biases(node: Node) -> int:
     return int(_type(node.results[0]).numel) if has_bias else 0
 
 
-def _products(graph: Graph) -> Mapping[str, int]:
-    """Return the flops of products and attention, biases apart, by name."""
+def _matmuls(graph: Graph) -> Mapping[str, int]:
+    """Return the flops of matmuls and attention, biases apart, by name."""
     return {
         node.name: _flops(node) - _biases(node)
         for node in graph
@@ -71,9 +71,9 @@ def _products(graph: Graph) -> Mapping[str, int]:
 
 @pytest.mark.parametrize("model", [f"gpt2:{SIZES}", f"bert-base:{SIZES}"])
 def test_work_of_shared_layers_adds_up(model: str) -> None:
-    """All ranks together do the products once, but for layers that are not shared."""
-    whole = _products(_graph(model))
-    part = _products(_graph(model, TensorParallel(ranks=RANKS)))
+    """All ranks together do the matmuls once, but for layers that are not shared."""
+    whole = _matmuls(_graph(model))
+    part = _matmuls(_graph(model, TensorParallel(ranks=RANKS)))
     alike = {name for name in whole if whole[name] == part[name]}
 
     assert whole.keys() == part.keys()
@@ -86,7 +86,7 @@ def test_work_of_shared_layers_adds_up(model: str) -> None:
 
 
 def test_two_sums_of_a_layer() -> None:
-    """Batch x sequence x hidden, behind attention and MLP; twice more in backward."""
+    """Batch x sequence x hidden, after attention and MLP; twice more in backward."""
     graph = _graph(f"gpt2:{SIZES}", TensorParallel(ranks=RANKS), Training())
     reduces = [node for node in graph if node.op == "all_reduce"]
     by_phase = [node.location.phase for node in reduces]
@@ -102,7 +102,7 @@ def test_two_sums_of_a_layer() -> None:
 def test_a_weight_has_its_gradient_while_that_of_the_input_is_added_up(
     model: str,
 ) -> None:
-    """The product of the weight stands behind the all-reduce, before who reads it."""
+    """The matmul of the weight stands after the all-reduce, before who reads it."""
     nodes = [*_graph(model, TensorParallel(ranks=RANKS), Training())]
     reduces = [
         place
@@ -241,8 +241,8 @@ def test_sums_of_a_classifier_are_logits() -> None:
 def test_replicas_stand_outside() -> None:
     """Ranks that share layers are neighbours; replicas begin one behind another."""
     model, shared = f"gpt2:{SIZES}", TensorParallel(ranks=2)
-    for behind in (DataParallel(ranks=3), DataParallel(world=6)):
-        program = _run(model, shared, Training(), behind)
+    for after in (DataParallel(ranks=3), DataParallel(world=6)):
+        program = _run(model, shared, Training(), after)
         (rank,) = program.classes
         assert rank.ops is not None
         groups = {
@@ -280,7 +280,7 @@ def test_shared_layers_are_shared_again() -> None:
 def test_an_axis_in_another_shape(
     before: tuple[Dim, ...], after: tuple[Dim, ...], axis: int, expected: int | None
 ) -> None:
-    """It stays, splits into factors, or is joined by what stands behind it."""
+    """It stays, splits into factors, or is joined by what stands after it."""
     assert expected == viewed_axis(before, after, axis)
 
 
@@ -292,7 +292,7 @@ def test_heads_that_do_not_divide_name_the_module() -> None:
         _run("gpt2:layers=1", TensorParallel(ranks=8))
 
 
-def test_autocast_in_front_changes_nothing() -> None:
+def test_autocast_before_changes_nothing() -> None:
     """A weight that is cast is still the layer's own: as many layers are shared."""
     cast = ConvertDtype(to="bf16", autocast=True)
     graphs = [

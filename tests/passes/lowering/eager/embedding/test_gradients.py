@@ -1,4 +1,4 @@
-"""What eager PyTorch and fbgemm launch for gradients of look-ups."""
+"""What eager PyTorch and fbgemm launch for gradients of lookups."""
 
 from __future__ import annotations
 

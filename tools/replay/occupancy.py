@@ -1,4 +1,4 @@
-"""Kernels of a trace that leave those of other streams no room."""
+"""Kernels of a trace that occupy every SM, so that those of other streams wait."""
 
 from __future__ import annotations
 

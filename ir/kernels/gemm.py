@@ -32,7 +32,7 @@ _COMPANIONS = (
 GEMM = kernel(
     "gemm",
     "matrix products C[b, m, n] = A[b, m, k] B[b, k, n]",
-    param("b", COUNT, "products of the batch", unit="products", default=1),
+    param("b", COUNT, "GEMMs of the batch", unit="GEMMs", default=1),
     param("m", COUNT, "rows of A and C", unit="rows"),
     param("n", COUNT, "columns of B and C", unit="columns"),
     param("k", COUNT, "columns of A, rows of B", unit="columns"),

@@ -1,4 +1,4 @@
-"""Look-ups drawn at random and caches run on them: what formulas are checked by."""
+"""Lookups drawn at random and caches run on them: what formulas are checked by."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def each_row(popularity: Popularity, rows: int) -> NDArray[np.float64]:
 
 
 def drawn(popularity: Popularity, rows: int, count: int, seed: int) -> Rows:
-    """Draw independent look-ups."""
+    """Draw independent lookups."""
     ends: NDArray[np.float64] = np.cumsum(each_row(popularity, rows))
     shares = np.random.default_rng(seed).random(count) * ends[-1]
     places: Rows = np.asarray(ends.searchsorted(shares, side="right"), dtype=np.int64)
@@ -41,7 +41,7 @@ def distinct_bags(
 
 
 def misses(lookups: Rows, cached: int, *, warm: int = 0, replaced: str = "lru") -> int:
-    """Run a cache, and count the misses behind the first *warm* look-ups."""
+    """Run a cache, and count the misses after the first *warm* lookups."""
     held: OrderedDict[int, None] = OrderedDict()
     missed = 0
     for number, row in enumerate(lookups.tolist()):

@@ -1,4 +1,4 @@
-"""What of an eager product's call passes before its kernel."""
+"""What of an eager GEMM's call passes before its kernel."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.gemm import ProductRows
-from training.product_calls import fit_product_shares
+from training.gemm import GemmRows
+from training.gemm_calls import fit_gemm_shares
 from training.samples import CALIBRATION, FITTED, Sample
 
 from perfc.costmodels import KernelTable, load_target
@@ -28,7 +28,7 @@ def sample_of(target: str, share: float, *, bias: bool) -> Sample:
     key = GroupKey(target, "gemm", "fp32", "event")
     part = np.full(ROWS, FITTED)
     sample = Sample(key, machine, table, np.ones(ROWS), part)
-    rows = ProductRows.of(sample)
+    rows = GemmRows.of(sample)
     call_s = rows.before_s + rows.beside_s
     kernel_s = rows.kernel_s(simt_parameters())
     measured_s = share * call_s + np.maximum(kernel_s, (1 - share) * call_s)
@@ -36,7 +36,7 @@ def sample_of(target: str, share: float, *, bias: bool) -> Sample:
 
 
 def test_shares_come_back() -> None:
-    """Of products with a bias and without, which are calls of their own.
+    """Of GEMMs with a bias and without, which are calls of their own.
 
     Nearly: the formula is fitted beside them, and held to where it starts.
     """
@@ -46,7 +46,7 @@ def test_shares_come_back() -> None:
         for share, bias in ((0.45, False), (0.8, True))
     ]
 
-    found = fit_product_shares(samples)
+    found = fit_gemm_shares(samples)
 
     assert pytest.approx({"gemm": 0.45, "gemm bias": 0.8}, abs=0.03) == found
 
@@ -60,4 +60,4 @@ def test_rows_that_are_not_fitted_say_nothing() -> None:
         attrs.evolve(known, key=attrs.evolve(known.key, timing="graph")),
     ]
 
-    assert fit_product_shares([known, *others]) == fit_product_shares([known])
+    assert fit_gemm_shares([known, *others]) == fit_gemm_shares([known])

@@ -16,7 +16,7 @@ from tests.passes.lowered import (
 from perfc.passes import LowerKernels
 
 
-def test_linear_is_one_product() -> None:
+def test_linear_is_one_gemm() -> None:
     """`linear` is a GEMM whose B is stored as [n,k]; its kernel adds the bias."""
     (kernel,) = kernels(lower(LINEAR))
 
@@ -40,20 +40,20 @@ def test_bias_may_be_copied_first() -> None:
     """Before cublasLt a kernel copied the bias into the output."""
     options = LowerKernels(inputs="device", fused_bias=False)
 
-    copy, product = kernels(lower(LINEAR, options))
+    copy, gemm = kernels(lower(LINEAR, options))
     assert ("elementwise", "copy") == (copy.op, copy.params["kind"])
-    assert "gemm" == product.op
+    assert "gemm" == gemm.op
 
 
 def test_bias_of_one_column_is_copied_first() -> None:
-    """CublasLt does not take a product with one column."""
+    """CublasLt does not take a GEMM with one column."""
     text = LINEAR.replace("64", "1")
 
     assert {"aten::linear": ["elementwise", "gemm"]} == launched(lower(text))
 
 
 def test_leading_axes_of_linear_are_rows() -> None:
-    """A batch of matrices times a weight is one product."""
+    """A batch of matrices times a weight is one GEMM."""
     text = one_op("%x: f32[4,8,13], param %w: f32[64,13]", "linear(%x, %w)")
     (kernel,) = kernels(lower(text))
 
@@ -95,7 +95,7 @@ def test_matmul_sizes(left: str, right: str, sizes: tuple[int, ...]) -> None:
     assert 2 * b * m * n * k == kernel.work.flops
 
 
-def test_heads_have_to_be_copied_for_a_product() -> None:
+def test_heads_have_to_be_copied_for_a_gemm() -> None:
     """Two batch axes that lie apart cannot flatten without a copy."""
     graph = lower("""graph @g(%x: f32[2,128,12,64]) {
       %q = transpose(%x) {perm = [0, 2, 1, 3]} : ?
@@ -130,11 +130,11 @@ def test_tf32_is_asked_for(target: str, tf32: bool, math: str) -> None:
     [("f16", "fp16", "fp16"), ("bf16", "bf16", "bf16"), ("f64", "fp64", "fp64_tensor")],
 )
 def test_storage_decides_the_math(dtype: str, name: str, math: str) -> None:
-    """Narrow products run on tensor cores; other kernels compute in fp32."""
-    product = lower(LINEAR.replace("f32", dtype), target="a100")
+    """Narrow GEMMs run on tensor cores; other kernels compute in fp32."""
+    gemm = lower(LINEAR.replace("f32", dtype), target="a100")
     relu = lower(one_op(f"%x: {dtype}[4,8]", "relu(%x)"), target="a100")
 
-    assert (name, math) == (kernels(product)[0].dtype, kernels(product)[0].math)
+    assert (name, math) == (kernels(gemm)[0].dtype, kernels(gemm)[0].math)
     vector = "fp64" if dtype == "f64" else "fp32"
     assert (name, vector) == (kernels(relu)[0].dtype, kernels(relu)[0].math)
 
@@ -189,7 +189,7 @@ def test_rows_and_columns(
 
 
 def test_convolution() -> None:
-    """A convolution is a product; PyTorch adds its bias afterwards."""
+    """A convolution is a GEMM; PyTorch adds its bias afterwards."""
     text = one_op(
         "%x: f32[2,8,16,16], param %w: f32[32,4,3,3], param %b: f32[32]",
         "conv(%x, %w, %b) {stride = [2, 2], padding = [1, 1, 1, 1], groups = 2}",

@@ -1,4 +1,4 @@
-"""Products like those that were measured, and beyond them: sizes without times.
+"""GEMMs like those that were measured, and beyond them: sizes without times.
 
 A network that learns from trees what they say (`gemm_residual`) sees them there, too,
 so that it says the same between the sizes that were measured and beyond them.
@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.gemm import REACH, Products
+from perfc.costmodels.gemm import REACH, Gemms
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -23,11 +23,11 @@ _ROUND = 7
 """Stretched sizes are multiples of powers of two below this one, each as often."""
 
 
-def drawn_products(measured: Products, count: int) -> Products:
-    """Return *count* products of sizes that were measured, combined anew.
+def drawn_gemms(measured: Gemms, count: int) -> Gemms:
+    """Return *count* GEMMs of sizes that were measured, combined anew.
 
     Each size is one of the same kind: batched or not, an operand transposed or not. In
-    every second product each is stretched by itself. The same every time.
+    every second GEMM each is stretched by itself. The same every time.
 
     Args:
         measured: All of one type, so that elements are as wide in all.
@@ -43,7 +43,7 @@ def drawn_products(measured: Products, count: int) -> Products:
         for size in sizes:
             size[at] = size[at][random.permutation(len(at))]
     sizes[:, ::2] = _stretched(sizes[:, ::2], random)
-    return Products(
+    return Gemms(
         sizes,
         _elements(sizes).T @ _widths(measured),
         np.full(count, measured.peak[0]),
@@ -55,7 +55,7 @@ def drawn_products(measured: Products, count: int) -> Products:
 
 
 def _stretched(sizes: Floats, random: np.random.Generator) -> Floats:
-    """Return sizes times up to eight; single products stay single, others batched."""
+    """Return sizes times up to eight; single GEMMs stay single, others batched."""
     steps = np.exp2(random.integers(0, _ROUND, sizes.shape))
     times = np.exp2(random.uniform(_LEAST_STRETCH, _MOST_STRETCH, sizes.shape))
     found = np.maximum(np.round(sizes * times / steps) * steps, 1.0)
@@ -69,8 +69,8 @@ def _elements(sizes: Floats) -> Floats:
     return np.array([b * m * k, b * k * n, b * m * n, b * n])
 
 
-def _widths(measured: Products) -> Floats:
-    """Return the bytes of an element of each, by what the measured products move."""
+def _widths(measured: Gemms) -> Floats:
+    """Return the bytes of an element of each, by what the measured GEMMs move."""
     elements = _elements(measured.sizes) / measured.bytes
     found, *_ = np.linalg.lstsq(elements.T, np.ones(len(measured)))
     return np.asarray(found, dtype=np.float64)

@@ -1,13 +1,13 @@
-"""What products on a CPU do: of matrices and vectors, convolutions, attention.
+"""What GEMMs on a CPU do: of matrices and vectors, convolutions, attention.
 
-A product's rate ramps with its work: MKL and oneDNN take one core below some hundred
+A GEMM's rate ramps with its work: MKL and oneDNN take one core below some hundred
 thousand flops, whose registers and prefetchers are not busy yet. How the ramp goes
 differs between libraries and processors; its pieces are lines between `RAMP_FLOPS`.
 Columns are computed in vectors, the last of which is padded, or taken in
 `COLUMN_PIECES`, each of which reads the left operand again. A bias is written to the
-result first, which the product then adds to (`addmm_impl_cpu_` in
+result first, which the GEMM then adds to (`addmm_impl_cpu_` in
 `aten/src/ATen/native/LinearAlgebra.cpp`): by one core if it is small, out of whose
-cache the others then take it. Batches of products of under `NAIVE` multiplications are
+cache the others then take it. Batches of GEMMs of under `NAIVE` multiplications are
 loops of PyTorch's own (`baddbmm_cpu_kernel`).
 """
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.conv import conv_amounts, is_depthwise
 from perfc.costmodels.kernels import ARRAYS, Floats, KernelTable, executed_share
-from perfc.costmodels.machine import Target, product_sizes
+from perfc.costmodels.machine import Target, sizes_of_gemm
 
 GRAIN = 32768
 """Elements that a thread has at least (`at::internal::GRAIN_SIZE`)."""
@@ -29,15 +29,15 @@ RAMP_FLOPS = constants("cpu").lists("ramp_flops")
 """Flops of a call that each piece of the ramp stands for: from, to."""
 
 SMALL_FLOPS = constants("cpu").number("small_flops")
-"""Products below it are one core's work."""
+"""GEMMs below it are one core's work."""
 
 ALONE_FLOPS = constants("cpu").number("alone_flops")
-"""For each lane of a vector: MKL leaves smaller products to one core."""
+"""For each lane of a vector: MKL leaves smaller GEMMs to one core."""
 
 FEW_ROWS = (4, 48)
 """Rows, from and below, for which MKL reads a right operand along k as it is.
 
-It reads many of the operand's lines at once; fewer rows are products of vectors, for
+It reads many of the operand's lines at once; fewer rows are dot products, for
 more it is packed.
 """
 
@@ -54,16 +54,16 @@ TAIL = 8
 """Elements of a vector of AVX2, which PyTorch's copies are compiled for."""
 
 NAIVE = 400
-"""Multiplications of one product of a batch below which no library is called."""
+"""Multiplications of one GEMM of a batch below which no library is called."""
 
 FIRST_ITEMS = constants("cpu").number("first_items")
 """Elements of a matrix times a vector that are slower than those after."""
 
 
-def product_amounts(
+def gemm_amounts(
     kernels: KernelTable, target: Target, share: Floats, lanes: int
 ) -> dict[str, Floats]:
-    """Return the amounts of products, seconds at coefficient 1, 0 of other kernels.
+    """Return the amounts of GEMMs, seconds at coefficient 1, 0 of other kernels.
 
     Shape (kernels,) each.
 
@@ -74,8 +74,8 @@ def product_amounts(
         lanes: fp32 numbers of a vector.
 
     """
-    sizes = np.array([product_sizes(k) for k in kernels.kernels], dtype=np.float64)
-    found = _Products.of(kernels, sizes.reshape(-1, 4), target, share)
+    sizes = np.array([sizes_of_gemm(k) for k in kernels.kernels], dtype=np.float64)
+    found = _Gemms.of(kernels, sizes.reshape(-1, 4), target, share)
     flops_s, peak_s = found.flops_s, found.peak_s
     return {
         "slowdown": flops_s,
@@ -94,20 +94,20 @@ def product_amounts(
 
 
 @attrs.frozen(eq=False)
-class _Products:
-    """Sizes and kinds of products, shape (kernels,) each.
+class _Gemms:
+    """Sizes and kinds of GEMMs, shape (kernels,) each.
 
     Attributes:
-        batch: Products of a batch, 0 of a single one.
+        batch: GEMMs of a batch, 0 of a single one.
         m: Rows.
         n: Columns.
         k: Depth.
         layouts: How the operands lie, `nn` where nothing is said.
         bias: Whether one is added.
-        gemm: Whether it is a product of matrices, no convolution and no attention.
+        gemm: Whether it is a GEMM, no convolution and no attention.
         vector: Whether it is a matrix times a vector.
         peak_s: Seconds at the cores' rate.
-        flops_s: The same of products of matrices; 0 of vectors and of groups.
+        flops_s: The same of GEMMs; 0 of vectors and of groups.
         cores: That work on it.
 
     """
@@ -127,8 +127,8 @@ class _Products:
     @classmethod
     def of(
         cls, kernels: KernelTable, sizes: Floats, target: Target, share: Floats
-    ) -> _Products:
-        """Return the products of the kernels."""
+    ) -> _Gemms:
+        """Return the GEMMs of the kernels."""
         rates = target.device.flops_per_s
         rate = np.array([rates.get(k.math, np.inf) for k in kernels.kernels])
         flops_s = kernels.flops / (rate * share)
@@ -161,7 +161,7 @@ class _Products:
 
     @property
     def matrices_s(self) -> Floats:
-        """A nanosecond for each product of matrices that a core computes."""
+        """A nanosecond for each GEMM that a core computes."""
         each_s = np.maximum(self.batch, 1) / self.cores * 1e-9
         return np.where(self.gemm & ~self.vector, each_s, 0.0)
 
@@ -175,8 +175,8 @@ def _ramp(flops: Floats, peak_s: Floats) -> dict[str, Floats]:
     }
 
 
-def _cores(found: _Products, lanes: int) -> dict[str, Floats]:
-    """Return the amounts of small products' idle cores, and of waits for the others."""
+def _cores(found: _Gemms, lanes: int) -> dict[str, Floats]:
+    """Return the amounts of small GEMMs' idle cores, and of waits for the others."""
     single = found.gemm & ~found.vector & (found.batch <= 1) & (found.cores > 1)
     alone = found.alone(lanes)
     return {
@@ -185,7 +185,7 @@ def _cores(found: _Products, lanes: int) -> dict[str, Floats]:
     }
 
 
-def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
+def _operands(found: _Gemms, lanes: int) -> dict[str, Floats]:
     """Return the amounts of reading operands beyond what is computed with them."""
     left_s = found.matrices_s * found.m * found.k
     right_s = found.matrices_s * found.n * found.k
@@ -207,7 +207,7 @@ def _operands(found: _Products, lanes: int) -> dict[str, Floats]:
     }
 
 
-def _results(found: _Products, lanes: int) -> dict[str, Floats]:
+def _results(found: _Gemms, lanes: int) -> dict[str, Floats]:
     """Return the amounts of the result's elements, and of a bias that is put there.
 
     Rows of the bias that fill no whole vectors end with single elements.
@@ -228,7 +228,7 @@ def _results(found: _Products, lanes: int) -> dict[str, Floats]:
     }
 
 
-def _vectors(found: _Products) -> dict[str, Floats]:
+def _vectors(found: _Gemms) -> dict[str, Floats]:
     """Return elements of a matrix times a vector, its rows and its columns.
 
     Where the matrix lies along the result, a multiple of each of its rows is added to
@@ -249,7 +249,7 @@ def _vectors(found: _Products) -> dict[str, Floats]:
 
 
 def by_vectors(kernels: KernelTable) -> NDArray[np.bool_]:
-    """Whether it is a matrix times a vector: a single product with one row or column.
+    """Whether it is a matrix times a vector: a single GEMM with one row or column.
 
     PyTorch calls `gemv` for these. Shape (kernels,).
     """

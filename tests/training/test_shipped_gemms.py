@@ -1,4 +1,4 @@
-"""Parameters of matrix products, and how far off they are."""
+"""Parameters of GEMMs, and how far off they are."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.product_fit import fit_parameters
 from training.samples import CALIBRATION, FITTED, TEST, Sample
+from training.shipped_gemms import fit_parameters
 
 from perfc.costmodels import KernelTable, load_target
-from perfc.costmodels.gemm import products_of, tensor_parameters, tensor_seconds
+from perfc.costmodels.gemm import gemms_of, tensor_parameters, tensor_seconds
 from perfc.fitting.scores import GroupKey
 
 SIDES = (64, 512, 4096)
 
 
 def _rows(name: str, dtype: str, slower: float) -> Sample:
-    """Return products of a GPU that takes *slower* times as long as the model says.
+    """Return GEMMs of a GPU that takes *slower* times as long as the model says.
 
     Every other one is not fitted, but says how far off the fit is.
     """
@@ -26,7 +26,7 @@ def _rows(name: str, dtype: str, slower: float) -> Sample:
     table = KernelTable([gemm(*size, dtype=dtype, math=dtype) for size in sizes])
     architecture = target.device.architecture if dtype == "bf16" else "all"
     seconds = tensor_seconds(
-        products_of(table, target), target, tensor_parameters(architecture)
+        gemms_of(table, target), target, tensor_parameters(architecture)
     )
     part = np.where(np.arange(len(table)) % 2, FITTED, CALIBRATION)
     key = GroupKey(name, "gemm", dtype, "kernel")

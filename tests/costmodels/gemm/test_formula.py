@@ -1,4 +1,4 @@
-"""Matrix products: what of a GPU decides their time, and that rows do not mix."""
+"""GEMMs: what of a GPU decides their time, and that rows do not mix."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from tests.costmodels.signatures import gemm
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
-from perfc.costmodels.gemm import GEMM, Products, tensor_parameters, tensor_seconds
+from perfc.costmodels.gemm import GEMM, Gemms, tensor_parameters, tensor_seconds
 
 H100 = load_target("h100")
 SIZES = st.integers(1, 9000)
 
 
-def one_product(m: int, n: int, k: int, target: Target) -> float:
-    """Return the seconds of a bf16 product by the parameters that all GPUs share."""
+def one_gemm(m: int, n: int, k: int, target: Target) -> float:
+    """Return the seconds of a bf16 GEMM by the parameters that all GPUs share."""
     moved, no = 2.0 * (m * k + k * n + m * n), np.array([False])
-    products = Products(
+    gemms = Gemms(
         np.array([[1.0], [m], [n], [k]]),
         np.array([moved]),
         np.array([target.peak("bf16")]),
@@ -28,7 +28,7 @@ def one_product(m: int, n: int, k: int, target: Target) -> float:
         biased=no,
         own=np.array([0]),
     )
-    return float(tensor_seconds(products, target, tensor_parameters("any"))[0])
+    return float(tensor_seconds(gemms, target, tensor_parameters("any"))[0])
 
 
 @settings(deadline=None, max_examples=30)
@@ -44,20 +44,18 @@ def test_a_row_costs_what_it_costs_alone(sizes: list[tuple[int, int, int]]) -> N
 
 @pytest.mark.parametrize("size", [2048, 8192])
 def test_kernels_that_share_loads_are_faster(size: int) -> None:
-    """On a GPU like H100 in all but its clusters of blocks, a product takes longer."""
+    """On a GPU like H100 in all but its clusters of blocks, a GEMM takes longer."""
     device = attrs.evolve(H100.device, compute_capability="8.0")
     older = attrs.evolve(H100, device=device)
 
-    assert one_product(size, size, size, H100) < one_product(size, size, size, older)
+    assert one_gemm(size, size, size, H100) < one_gemm(size, size, size, older)
 
 
-def test_a_board_that_sustains_less_slows_down_long_products() -> None:
-    """Half the base clock costs a product of 20 ms more than one of 20 us."""
+def test_a_board_that_sustains_less_slows_down_long_gemms() -> None:
+    """Half the base clock costs a GEMM of 20 ms more than one of 20 us."""
     weak = load_target("a100", {"gpu.base_clock_mhz": "600"})
     usual = load_target("a100")
-    ratios = [
-        one_product(m, m, m, weak) / one_product(m, m, m, usual) for m in (1024, 16384)
-    ]
+    ratios = [one_gemm(m, m, m, weak) / one_gemm(m, m, m, usual) for m in (1024, 16384)]
     assert 1 < ratios[0] < ratios[1]
 
 
@@ -107,9 +105,9 @@ def test_sums_across_the_lines_of_a_matrix_need_a_second_kernel(
     v100 = load_target("v100")
     kernels = [gemm(*sizes, layout=layout), gemm(*sizes, layout="nt")]
 
-    product, in_line = price(kernels, v100, cost_models()).seconds.tolist()
+    whole, in_line = price(kernels, v100, cost_models()).seconds.tolist()
 
-    assert across == (product > in_line + 1e-6)
+    assert across == (whole > in_line + 1e-6)
 
 
 def test_a_linear_layer_with_a_bias_is_in_line() -> None:

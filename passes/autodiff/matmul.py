@@ -1,4 +1,4 @@
-"""Gradients of products: two products each, on transposed views."""
+"""Gradients of matmuls: two matmuls each, on transposed views."""
 
 from __future__ import annotations
 
@@ -136,4 +136,4 @@ RULES: Mapping[str, Rule] = {
     "matmul": _matmul,
     "einsum": _einsum,
 }
-"""Rules of products by op name."""
+"""Rules of matmuls by op name."""

@@ -1,4 +1,4 @@
-"""All that is shipped of matrix products, from all measured rows; and GPUs left out."""
+"""All that is shipped of GEMMs, from all measured rows; and GPUs left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perfc.costmodels.gemm import (
 )
 from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting.errors import Errors, errors_of
-from perfc.fitting.near_products import product_factors, product_fits
+from perfc.fitting.near_gemms import gemm_factors, gemm_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import (
     OWN_BIASED_PARTS,
@@ -32,7 +32,7 @@ from training.gemm import (
     TENSOR_START,
     WIDE_FITTED,
     WIDE_START,
-    ProductRows,
+    GemmRows,
     fit_gemm,
 )
 from training.gemm_residual import fit_residuals
@@ -74,7 +74,7 @@ class LeftOut:
     with_few: float
 
 
-def fit_products(
+def fit_shipped_gemms(
     samples: Sequence[Sample],
 ) -> tuple[dict[str, GemmParameters], dict[tuple[str, str], Network]]:
     """Return parameters by their table, and networks by target and type.
@@ -87,9 +87,9 @@ def fit_products(
         for name, parts in _by_target(_simt(samples)).items()
     }
     for name, sample in itertools.product(_by_target(_tensor(samples)), samples):
-        if sample.key.target != name or not _is_product(sample, simt=False):
+        if sample.key.target != name or not _is_gemm(sample, simt=False):
             continue
-        rows = ProductRows.of(sample)
+        rows = GemmRows.of(sample)
         if len(rows) >= _FEWEST_NETWORK:
             own = tables.get(_own_table(sample), tables["tensor.all"])
             known[name, sample.key.dtype] = rows, own
@@ -136,7 +136,7 @@ def _fit_own(samples: Sequence[Sample], usual: GemmParameters) -> GemmParameters
 
 def _of_kernels(sample: Sample, number: int) -> Sample:
     """Return the rows of some of the kernels on tensor cores."""
-    own = ProductRows.of(sample).products.own
+    own = GemmRows.of(sample).gemms.own
     return sample.take(np.flatnonzero(own == number))
 
 
@@ -170,7 +170,7 @@ def left_out(
         for name, parts in _by_target(kind).items():
             dtype = parts[0].key.dtype
             parameters = without(frozenset({name}), dtype)
-            rows = [ProductRows.of(sample) for sample in parts]
+            rows = [GemmRows.of(sample) for sample in parts]
             errors = _errors(rows, parameters)
             others = [sample for sample in kind if sample.key.target != name]
             stated = _with_sigmas(parameters, others)
@@ -179,7 +179,7 @@ def left_out(
     return found
 
 
-def _errors(rows: Sequence[ProductRows], parameters: GemmParameters) -> Errors:
+def _errors(rows: Sequence[GemmRows], parameters: GemmParameters) -> Errors:
     found = errors_of(
         np.concatenate([part.predicted_s(parameters) for part in rows]),
         np.concatenate([part.measured_s for part in rows]),
@@ -193,8 +193,8 @@ def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) ->
     fits = _fits_of(_drawn([_shown(part) for part in parts], seed), parameters)
     predicted_s: list[Floats] = []
     for sample in (part.of(TEST) for part in parts):
-        kernel_s = ProductRows.of(sample).kernel_s(parameters)
-        kernel_s *= product_factors(fits, sample.table.kernels)
+        kernel_s = GemmRows.of(sample).kernel_s(parameters)
+        kernel_s *= gemm_factors(fits, sample.table.kernels)
         predicted_s.append(sample.timed_s(kernel_s))
     measured_s = [part.of(TEST).measured_s for part in parts]
     errors = errors_of(np.concatenate(predicted_s), np.concatenate(measured_s))
@@ -217,11 +217,11 @@ def _fits_of(
     parts: Sequence[Sample], parameters: GemmParameters
 ) -> dict[Family, KernelFit]:
     """Return the fits to rows of a GPU, as `perfc calibrate` makes them."""
-    rows = [ProductRows.of(part) for part in parts]
+    rows = [GemmRows.of(part) for part in parts]
     measured_s = np.concatenate([part.measured_s for part in rows])
     kernel_s = measured_s - np.concatenate([part.before_s for part in rows])
     modelled_s = np.concatenate([part.kernel_s(parameters) for part in rows])
-    return product_fits(
+    return gemm_fits(
         [kernel for part in parts for kernel in part.table.kernels],
         np.log(kernel_s / modelled_s),
         measured_s / kernel_s,
@@ -229,16 +229,16 @@ def _fits_of(
     )
 
 
-def _joined(parts: Sequence[Sample]) -> ProductRows:
-    """Return the rows of all products of a GPU without tensor cores."""
-    return ProductRows.joined([ProductRows.of(part) for part in parts])
+def _joined(parts: Sequence[Sample]) -> GemmRows:
+    """Return the rows of all GEMMs of a GPU without tensor cores."""
+    return GemmRows.joined([GemmRows.of(part) for part in parts])
 
 
 def _simt(samples: Sequence[Sample], *, wide: bool = False) -> list[Sample]:
     return [
         sample
         for sample in samples
-        if _is_product(sample, simt=True) and is_wide(sample.target) == wide
+        if _is_gemm(sample, simt=True) and is_wide(sample.target) == wide
     ]
 
 
@@ -246,11 +246,11 @@ def _tensor(samples: Sequence[Sample], dtype: str = BASIC) -> list[Sample]:
     return [
         sample
         for sample in samples
-        if _is_product(sample, simt=False) and sample.key.dtype == dtype
+        if _is_gemm(sample, simt=False) and sample.key.dtype == dtype
     ]
 
 
-def _is_product(sample: Sample, *, simt: bool) -> bool:
+def _is_gemm(sample: Sample, *, simt: bool) -> bool:
     if sample.key.op != "gemm" or not len(sample):
         return False
     return (str(sample.table.math[0]) in SIMT_MODES) == simt
@@ -263,13 +263,13 @@ def _by_target(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
     return found
 
 
-def _to_fit(samples: Sequence[Sample]) -> list[ProductRows]:
+def _to_fit(samples: Sequence[Sample]) -> list[GemmRows]:
     """Return the rows to fit; Pascal's linear layers run Maxwell's kernels."""
-    found: list[ProductRows] = []
+    found: list[GemmRows] = []
     for sample in samples:
-        rows = ProductRows.of(_shown(sample))
+        rows = GemmRows.of(_shown(sample))
         if sample.target.device.architecture == "Pascal":
-            rows = rows.take(np.flatnonzero(rows.products.sizes[0] > 1))
+            rows = rows.take(np.flatnonzero(rows.gemms.sizes[0] > 1))
         found.append(rows)
     return found
 
@@ -296,7 +296,7 @@ def _with_sigmas(found: GemmParameters, samples: Sequence[Sample]) -> GemmParame
         return found
     logs: list[Floats] = []
     for parts in _by_target(apart).values():
-        rows = [ProductRows.of(sample.of(CALIBRATION)) for sample in parts]
+        rows = [GemmRows.of(sample.of(CALIBRATION)) for sample in parts]
         logs.append(
             np.concatenate(
                 [np.log(part.predicted_s(found) / part.measured_s) for part in rows]

@@ -1,4 +1,4 @@
-"""Matrix products: tiles, waves, split-K, and the bytes they move.
+"""GEMMs: tiles, waves, split-K, and the bytes they move.
 
 A library picks one kernel of a small menu; the model takes the menu's best:
 
@@ -10,7 +10,7 @@ A library picks one kernel of a small menu; the model takes the menu's best:
 `|.|` is a norm: the longest, and a little of the others. The tiles of one SM run
 side by side: `rounds` counts full SMs, and an SM that is partly full runs at part of
 its rate. A split cuts the summed dimension into as many parts as fill the SMs. `e`
-grows with the flops that a tile does per byte it loads. A large product slows down with
+grows with the flops that a tile does per byte it loads. A large GEMM slows down with
 time where the board's power does not suffice. Everything else comes from the target's
 sheet; parameters are in `fitted/gemm.toml`.
 """
@@ -58,7 +58,7 @@ many take a fourth longer."""
 NATURAL_WATTS_PER_TFLOPS = constants("gemm").table("natural_watts_per_tflops")
 """Power that fp32 FMAs at the boost clock need, by architecture, for its process.
 
-A board that allows less, as T4 or L4, clocks down under large products.
+A board that allows less, as T4 or L4, clocks down under large GEMMs.
 """
 
 TYPICAL_BASE_SHARE = constants("gemm").number("typical_base_share")
@@ -66,11 +66,11 @@ TYPICAL_BASE_SHARE = constants("gemm").number("typical_base_share")
 
 
 @attrs.frozen(eq=False)
-class Products:
-    """Sizes of matrix products C[b,m,n] = A[b,m,k] B[b,k,n], one per row.
+class Gemms:
+    """Sizes of GEMMs C[b,m,n] = A[b,m,k] B[b,k,n], one per row.
 
     Attributes:
-        sizes: Rows b, m, n, k; shape (4, products).
+        sizes: Rows b, m, n, k; shape (4, GEMMs).
         bytes: Bytes that must move.
         peak: FLOP/s.
         transposed: Whether one operand is stored transposed.
@@ -100,9 +100,9 @@ class Products:
         b, m, n, k = self.sizes
         return Size(b, m, n, k, self.bytes, self.peak)
 
-    def part(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Products:
-        """Return some of the products."""
-        return Products(
+    def part(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Gemms:
+        """Return some of the GEMMs."""
+        return Gemms(
             self.sizes[:, rows],
             self.bytes[rows],
             self.peak[rows],
@@ -127,24 +127,24 @@ _KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=4)))
 
 
 def simt_seconds(
-    products: Products, target: Target, p: GemmParameters, *, fastest: bool = False
+    gemms: Gemms, target: Target, p: GemmParameters, *, fastest: bool = False
 ) -> Floats:
-    """Return the duration of products without tensor cores, in seconds.
+    """Return the duration of GEMMs without tensor cores, in seconds.
 
-    A product with a vector is a kernel of its own, which reads the matrix once; a sum
+    A GEMM with a vector is a kernel of its own, which reads the matrix once; a sum
     across the matrix's lines is one of parts, which a second kernel adds up. *fastest*
     asks for the kernel that takes least (`fastest_of_many`).
     """
     # Machines with the shipped parameters are made once per target; those of a fit or
     # of a search for a better GPU differ from call to call.
     shipped = not fastest and p is simt_parameters(wide=is_wide(target))
-    seconds = np.empty(len(products))
+    seconds = np.empty(len(gemms))
     kinds = np.stack(
         [
-            (products.sizes[0] > 1) & (not products.grouped),
-            products.transposed,
-            _fills(products.size, target),
-            products.biased,
+            (gemms.sizes[0] > 1) & (not gemms.grouped),
+            gemms.transposed,
+            _fills(gemms.size, target),
+            gemms.biased,
         ]
     )
     # Rows of a kind share a menu of kernels and are priced in one set of arrays.
@@ -152,7 +152,7 @@ def simt_seconds(
         rows = (kinds == np.array([kind]).T).all(axis=0)
         if not rows.any():
             continue
-        part = products if rows.all() else products.part(rows)
+        part = gemms if rows.all() else gemms.part(rows)
         machines = [
             target.once(_SIMT[each])
             if shipped
@@ -166,26 +166,26 @@ def simt_seconds(
     # A GEMV kernel has no tiles to pad: it streams the matrix at the memory's rate.
     # Where the sum runs across rows, each block has a part of every result, which are
     # joined.
-    vectors = (products.sizes[1] == 1) | (products.sizes[2] == 1)
+    vectors = (gemms.sizes[1] == 1) | (gemms.sizes[2] == 1)
     if vectors.any():
         machine = _simt_machine(target, p, _Kind())
-        streamed_s = machine.moved_seconds(products.size) + machine.start_s
+        streamed_s = machine.moved_seconds(gemms.size) + machine.start_s
         seconds[vectors] = np.minimum(seconds, streamed_s)[vectors]
         in_parts = streamed_s + machine.split_s
-        seconds[products.across] = in_parts[products.across]
+        seconds[gemms.across] = in_parts[gemms.across]
     return seconds
 
 
 def tensor_seconds(
-    products: Products, target: Target, p: GemmParameters, *, fastest: bool = False
+    gemms: Gemms, target: Target, p: GemmParameters, *, fastest: bool = False
 ) -> Floats:
-    """Return the duration of products on tensor cores, in seconds."""
-    seconds = np.empty(len(products))
-    biased = products.biased & (p.biased_parts < MOST_PARTS)
+    """Return the duration of GEMMs on tensor cores, in seconds."""
+    seconds = np.empty(len(gemms))
+    biased = gemms.biased & (p.biased_parts < MOST_PARTS)
     for cut in (False, True):
         rows = biased == cut
         if rows.any():
-            part = products if rows.all() else products.part(rows)
+            part = gemms if rows.all() else gemms.part(rows)
             machines = [
                 _tensor_machine(target, p, biased=each, fastest=fastest)
                 for each in ((False, True) if cut else (False,))
@@ -204,7 +204,7 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
     biased: bool = False,
     grouped: bool = False,
 ) -> float:
-    """Return one product's seconds by `simt_seconds` with the shipped parameters."""
+    """Return one GEMM's seconds by `simt_seconds` with the shipped parameters."""
     fills = bool(_fills(size, target))
     kind = _Kind(size.batch > 1 and not grouped, transposed, fills, biased)
     kinds = _beside(kind, simt_parameters(wide=is_wide(target)))
@@ -224,7 +224,7 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
 def tensor_second(
     size: Size[float], target: Target, *, own: int = 0, biased: bool = False
 ) -> float:
-    """Return one product's seconds by `tensor_seconds` with the shipped parameters."""
+    """Return one GEMM's seconds by `tensor_seconds` with the shipped parameters."""
     seconds = best_of_one(size, target.once(_TENSOR[own, False]), splits=True)
     if biased and own_parameters(target, own).biased_parts < MOST_PARTS:
         machine = target.once(_TENSOR[own, True])
@@ -233,7 +233,7 @@ def tensor_second(
 
 
 def _beside(kind: _Kind, p: GemmParameters) -> Sequence[_Kind]:
-    """Return kinds none of which takes longer than a product of *kind* does.
+    """Return kinds none of which takes longer than a GEMM of *kind* does.
 
     A kernel that adds a bias cuts its sum into fewer parts and does more, so it is not
     sooner: where the best number of parts is small, what fills the SMs is not the best.
@@ -250,7 +250,7 @@ def _fills(size: Size[Number], target: Target) -> Flags | bool:
 
 
 def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
-    """Return the tiles of the kernels for one kind of products."""
+    """Return the tiles of the kernels for one kind of GEMMs."""
     architecture = target.device.architecture
     if not kind.batched:
         own = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
@@ -312,12 +312,12 @@ _TENSOR = {
 """Functions that make the machine of each kind of kernels on tensor cores."""
 
 
-def _seconds(products: Products, machine: Machine, *, splits: bool) -> Floats:
-    """Return the seconds of each product, so many at a time."""
+def _seconds(gemms: Gemms, machine: Machine, *, splits: bool) -> Floats:
+    """Return the seconds of each GEMM, so many at a time."""
     chosen = fastest_of_many if machine.fastest else best_of_many
     parts = [
-        chosen(products.part(slice(at, at + CHUNK)).size, machine, splits=splits)
-        for at in range(0, len(products), CHUNK)
+        chosen(gemms.part(slice(at, at + CHUNK)).size, machine, splits=splits)
+        for at in range(0, len(gemms), CHUNK)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 

@@ -1,4 +1,4 @@
-"""Products of GPUs that were measured, of others with their chip, and beyond sizes."""
+"""GEMMs of GPUs that were measured, of others with their chip, and beyond sizes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from perfc.costmodels import KernelTable, Provenance, Target, load_target
 from perfc.costmodels.attention.residual import measured_rows
 from perfc.costmodels.gemm import (
     GEMM,
+    gemms_of,
     has_network,
-    products_of,
     tensor_parameters,
     tensor_seconds,
 )
@@ -35,9 +35,9 @@ def _seconds(target: Target, sizes: list[tuple[int, int, int]]) -> np.ndarray:
 
 
 def _formula_s(target: Target, sizes: list[tuple[int, int, int]]) -> np.ndarray:
-    products = products_of(KernelTable([_bf16(*size) for size in sizes]), target)
+    gemms = gemms_of(KernelTable([_bf16(*size) for size in sizes]), target)
     parameters = tensor_parameters(target.device.architecture)
-    return tensor_seconds(products, target, parameters)
+    return tensor_seconds(gemms, target, parameters)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_only_measured_sizes_are_as_sure() -> None:
 
 
 def test_imagined_gpus_take_what_their_own_rows_say() -> None:
-    """Other SMs make no other GPU of one: products and attention alike."""
+    """Other SMs make no other GPU of one: GEMMs and attention alike."""
     as_many = load_target("h100-pcie", {"gpu.sm_count": "132"})
     fewer = load_target("h200", {"gpu.sm_count": "131"})
     attention = Kernel(

@@ -9,8 +9,8 @@ from tests.tools.command import Command
 from tests.traces.synthetic import Made
 
 from perfc.costmodels import load_target
+from perfc.tools.replay.occupancy import full_shares, urgent_kernels
 from perfc.tools.replay.replay import replay_alone
-from perfc.tools.replay.stream_room import full_shares, urgent_kernels
 from perfc.traces import Recorded
 from perfc.traces.kineto import read_trace
 from perfc.traces.recording import record

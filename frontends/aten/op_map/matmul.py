@@ -34,7 +34,7 @@ def _addmm_activation(node: AtenNode) -> None:
 
 
 def _plus(left: str, right: str) -> Handler:
-    """A product added to `self`, which is copied into the result first."""
+    """A matmul added to `self`, which is copied into the result first."""
 
     def handler(node: AtenNode) -> None:
         operands = (node.tensor(left), node.tensor(right))
@@ -57,13 +57,13 @@ def _einsum(node: AtenNode) -> None:
 
 
 def _linear_backward(node: AtenNode) -> None:
-    """Two products and a sum: only MKL-DNN's has an op of its own."""
+    """Two matmuls and a sum: only MKL-DNN's has an op of its own."""
     msg = "the backward of a fused linear layer is not a call of eager PyTorch on CUDA"
     raise Misfit(msg)
 
 
 def _grouped(node: AtenNode) -> None:
-    """One kernel for the products of all groups; *offs* say where groups end.
+    """One kernel for the matmuls of all groups; *offs* say where groups end.
 
     Ends are data: groups are taken to be equally large. Rows by group times a matrix
     each, as experts are, and in backward what makes the gradients of those matrices.
@@ -103,7 +103,7 @@ def _split(node: AtenNode, x: Operand, groups: Dim) -> Operand:
     return node.helper("reshape", (x, shape), {"view": True})[0]
 
 
-PRODUCT_HANDLERS: Mapping[str, Handler] = {
+MATMUL_HANDLERS: Mapping[str, Handler] = {
     "aten.linear": _linear,
     "aten.addmm": _addmm,
     "aten._addmm_activation": _addmm_activation,

@@ -1,4 +1,4 @@
-"""What a few products of a GPU say of all of its products."""
+"""What a few GEMMs of a GPU say of all of its GEMMs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.costmodels.signatures import gemm
 
 from perfc.costmodels.machine import Family
-from perfc.fitting.near_products import product_factors, product_fits
+from perfc.fitting.near_gemms import gemm_factors, gemm_fits
 from perfc.ir import Kernel
 
 SIGMAS = (0.05, 0.2)
@@ -24,8 +24,8 @@ def _learnt(
     kernels: list[Kernel], logs: np.ndarray, others: list[Kernel]
 ) -> np.ndarray:
     """Return logarithms of factors of *others* by what *kernels* took."""
-    fits = product_fits(kernels, logs, np.ones(len(kernels)), SIGMAS)
-    return np.log(product_factors(fits, others))
+    fits = gemm_fits(kernels, logs, np.ones(len(kernels)), SIGMAS)
+    return np.log(gemm_factors(fits, others))
 
 
 def test_ten_rows_say_how_slow_a_gpu_is() -> None:
@@ -74,7 +74,7 @@ def test_a_fit_says_what_it_was_made_of() -> None:
     """Of all kinds first, with the rows; of each kind then, with a factor."""
     kernels = _kernels(3, 1) + _kernels(4, 2, batch=2)
     logs = np.array([0.0, 0.0, 0.0, 0.2, 0.2, 0.2, 0.2])
-    fits = product_fits(kernels, logs, np.ones(7), SIGMAS)
+    fits = gemm_fits(kernels, logs, np.ones(7), SIGMAS)
 
     whole, *kinds = fits.values()
     assert Family("gemm", "fp32") == whole.family

@@ -1,4 +1,4 @@
-"""Share of an eager product's call that passes before its kernel starts.
+"""Share of an eager GEMM's call that passes before its kernel starts.
 
 Rows of event pairs rise where kernels outlast the rest of the call, and what they are
 longer by than their kernels is what passed before. Told by kernels about as long as the
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
 from perfc.costmodels.pricing import call_names
 from perfc.fitting.observations import LONG_EVENT_US
-from training.gemm import SIMT_FITTED, SIMT_START, ProductRows, fit_gemm
+from training.gemm import SIMT_FITTED, SIMT_START, GemmRows, fit_gemm
 from training.samples import FITTED, Sample
 from training.search import least
 
@@ -46,17 +46,17 @@ class _Calls:
     """
 
     name: str
-    rows: ProductRows
+    rows: GemmRows
     call_s: Floats
 
     @classmethod
     def of(cls, sample: Sample) -> _Calls:
         """Return the rows to fit of a sample, which are of one call."""
-        rows = ProductRows.of(sample.of(FITTED))
+        rows = GemmRows.of(sample.of(FITTED))
         name = str(call_names(sample.table)[0])
         return cls(name, rows, rows.before_s + rows.beside_s)
 
-    def long(self, share: float) -> ProductRows:
+    def long(self, share: float) -> GemmRows:
         """Return the rows that show their kernel, with a share of the call before."""
         before_s, beside_s = share * self.call_s, (1 - share) * self.call_s
         rows = attrs.evolve(self.rows, before_s=before_s, beside_s=beside_s)
@@ -71,7 +71,7 @@ class _Calls:
         return float(np.abs(np.log(seconds / self.rows.measured_s[near])).mean())
 
 
-def fit_product_shares(samples: Sequence[Sample]) -> dict[str, float]:
+def fit_gemm_shares(samples: Sequence[Sample]) -> dict[str, float]:
     """Return the shares by the name of the call, each GPU weighing the same.
 
     The same on all hosts. Not by Pascal's linear layers, whose kernels are Maxwell's.

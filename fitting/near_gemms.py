@@ -1,4 +1,4 @@
-"""What a few measured products of a GPU say of all its products.
+"""What a few measured GEMMs of a GPU say of all its GEMMs.
 
 How far off a model is varies from kernel to kernel as it states: of one kind alike,
 and on its own (`sigma_independent`), of which most varies smoothly with sizes and the
@@ -6,7 +6,7 @@ rest is chance. The rows then say which of it is this GPU's: the mean of a Gauss
 process with that covariance (Rasmussen and Williams, Gaussian Processes for Machine
 Learning, 2006, eq. 2.25); or of one in which all of the second is chance, where that
 predicts rows that are left out better. The numbers below are as good as any within a
-factor of two for P100 and P4, each left out of the fit of products.
+factor of two for P100 and P4, each left out of the fit of GEMMs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MOST_OFF = 1.5
 _ROUNDS = 3
 
 
-def product_fits(
+def gemm_fits(
     kernels: Sequence[Kernel],
     logs: Floats,
     noise: Floats,
@@ -60,7 +60,7 @@ def product_fits(
     """Return the fits to rows of one type: a factor of each kind, and near rows.
 
     Args:
-        kernels: Products that were measured, of one dtype; the first `MOST_ROWS` count.
+        kernels: GEMMs that were measured, of one dtype; the first `MOST_ROWS` count.
         logs: ln(measured / modelled), shape (rows,).
         noise: How much more a row's logarithm varies than the time that was measured;
             shape (rows,), 1 and above.
@@ -108,9 +108,7 @@ def _factor(scale: float) -> dict[str, float]:
     return {START: 0.0, SCALE: scale}
 
 
-def product_factors(
-    fits: Mapping[Family, KernelFit], kernels: Sequence[Kernel]
-) -> Floats:
+def gemm_factors(fits: Mapping[Family, KernelFit], kernels: Sequence[Kernel]) -> Floats:
     """Return by what to multiply the model's times of *kernels*, shape (kernels,)."""
     known = fits_of(tuple(fits.values()))
     found = [known.of(kernel) for kernel in kernels]

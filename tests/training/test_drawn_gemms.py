@@ -1,23 +1,23 @@
-"""Products that a network is shown beside the measured ones."""
+"""GEMMs that a network is shown beside the measured ones."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.drawn_products import drawn_products
+from training.drawn_gemms import drawn_gemms
 
 from perfc.costmodels import KernelTable, load_target
-from perfc.costmodels.gemm import Products, products_of
+from perfc.costmodels.gemm import Gemms, gemms_of
 from perfc.ir import Kernel
 
 A100 = load_target("a100")
 COUNT = 2000
 
 
-def measured(*kernels: Kernel) -> Products:
-    """Return a few products."""
-    return products_of(KernelTable(list(kernels)), A100)
+def measured(*kernels: Kernel) -> Gemms:
+    """Return a few GEMMs."""
+    return gemms_of(KernelTable(list(kernels)), A100)
 
 
 SINGLE = measured(*(gemm(m, 64, 128, layout="nt") for m in (8, 16, 32)))
@@ -29,7 +29,7 @@ MIXED = measured(
 
 def test_every_other_one_is_of_measured_sizes() -> None:
     """Each size is one that was measured, in combinations that were not."""
-    drawn = drawn_products(MIXED, COUNT)
+    drawn = drawn_gemms(MIXED, COUNT)
 
     plain = drawn.sizes[:, 1::2]
     for size, known in zip(plain, MIXED.sizes, strict=True):
@@ -40,7 +40,7 @@ def test_every_other_one_is_of_measured_sizes() -> None:
 
 def test_the_rest_is_larger_by_up_to_eight() -> None:
     """And as long as measured ones in between; whole numbers, none below one."""
-    rows = drawn_products(SINGLE, COUNT).sizes[1, ::2]
+    rows = drawn_gemms(SINGLE, COUNT).sizes[1, ::2]
 
     assert rows.min() >= 1
     assert (rows == np.round(rows)).all()
@@ -49,8 +49,8 @@ def test_the_rest_is_larger_by_up_to_eight() -> None:
 
 
 def test_kinds_are_not_mixed() -> None:
-    """Single products stay single, and have batches' sizes never; nor these theirs."""
-    drawn = drawn_products(MIXED, COUNT)
+    """Single GEMMs stay single, and have batches' sizes never; nor these theirs."""
+    drawn = drawn_gemms(MIXED, COUNT)
 
     b, m, n, k = drawn.sizes
     assert drawn.transposed.tolist() == (b == 1).tolist()
@@ -73,16 +73,16 @@ def test_bytes_follow_the_types_of_the_operands(widths: tuple[float, ...]) -> No
         return np.asarray(np.array(widths) @ (b * np.array([m * k, k * n, m * n])))
 
     none = np.zeros(50, dtype=np.bool_)
-    rows = Products(
+    rows = Gemms(
         sizes, moved(sizes), np.full(50, 1e12), none, none, none, none.astype(np.intp)
     )
-    drawn = drawn_products(rows, COUNT)
+    drawn = drawn_gemms(rows, COUNT)
 
     assert pytest.approx(moved(drawn.sizes).tolist(), rel=1e-6) == drawn.bytes.tolist()
 
 
 def test_the_same_every_time() -> None:
     """Nothing depends on when they are drawn."""
-    first, second = drawn_products(MIXED, COUNT), drawn_products(MIXED, COUNT)
+    first, second = drawn_gemms(MIXED, COUNT), drawn_gemms(MIXED, COUNT)
 
     assert first.sizes.tolist() == second.sizes.tolist()

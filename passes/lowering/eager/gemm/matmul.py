@@ -1,4 +1,4 @@
-"""Matrix products in eager PyTorch.
+"""GEMMs in eager PyTorch.
 
 `layout` of a GEMM is about row-major C[b,m,n] = A[b,m,k] B[b,k,n]: the first
 letter is `n` where A is stored as [m,k] and `t` where it is stored as [k,m]; the
@@ -50,19 +50,19 @@ def gemm_launch(
     bias: bool = False,
     work: Work | None = None,
 ) -> Launch:
-    """Launch a product of operand 0's type; its work follows from the sizes."""
+    """Launch a GEMM of operand 0's type; its work follows from the sizes."""
     dtype = site.operands[0].type.dtype
     params: dict[str, AttrValue] = dict(zip("bmnk", sizes, strict=True))
     params["layout"] = layout
     if bias:
         params["bias"] = True
-    math_mode = site.settings.product_math(dtype)
+    math_mode = site.settings.gemm_math(dtype)
     if work is None:
-        work = _product_work(sizes, dtype.bits / BYTE)
+        work = _gemm_work(sizes, dtype.bits / BYTE)
     return Launch(Kernel("gemm", dtype_name(dtype), math_mode, Record(params), work))
 
 
-def product_launches(
+def gemm_launches(
     site: Site,
     sizes: Sizes,
     layout: str,
@@ -70,31 +70,31 @@ def product_launches(
     bias: bool = False,
     work: Work | None = None,
 ) -> tuple[Launch, ...]:
-    """Launch a product as cuBLAS does, with what it launches beside it.
+    """Launch a GEMM as cuBLAS does, with what it launches beside it.
 
     Where the tiles of the result leave SMs idle and the sum is deep, cuBLAS cuts the
     sum into parts, which a second kernel (`splitKreduce_kernel`) adds up. In 150 shapes
-    of fp32 and TF32 products in traces of V100 and A100 (DLRM, ResNet-50) that goes
+    of fp32 and TF32 GEMMs in traces of V100 and A100 (DLRM, ResNet-50) that goes
     with depth over 64 x 64 tiles; `_SPLIT_RATIO` divides all but those few whose kernel
     adds the parts up itself. No narrower type was seen to have a second kernel. Of
-    those, large products find their counters set to zero by a memset: in traces of
+    those, large GEMMs find their counters set to zero by a memset: in traces of
     A100 (Megatron) and H100 (Qwen) 6 of 7 shapes by this rule. MKL and oneDNN on a CPU
     have nothing beside.
     """
-    product = gemm_launch(site, sizes, layout, bias=bias, work=work)
+    gemm = gemm_launch(site, sizes, layout, bias=bias, work=work)
     if site.settings.on_cpu:
-        return (product,)
-    if parts := _split_parts(site, sizes, product.kernel.math):
+        return (gemm,)
+    if parts := _split_parts(site, sizes, gemm.kernel.math):
         b, m, n, _ = sizes
         joined = _joined_parts(site, (b * m, n), parts)
-        return (_with_beside(product, joined), joined)
+        return (_with_beside(gemm, joined), joined)
     if _has_counters(site, sizes):
         counters = attrs.evolve(
             vector_launch("elementwise", site.operands[0].type.dtype, _FILL, _FILLED),
             call=MEMSET,
         )
-        return (counters, _with_beside(product, counters))
-    return (product,)
+        return (counters, _with_beside(gemm, counters))
+    return (gemm,)
 
 
 def _split_parts(site: Site, sizes: Sizes, math_mode: str) -> int:
@@ -143,12 +143,12 @@ def _joined_parts(site: Site, shape: tuple[int, int], parts: int) -> Launch:
     return attrs.evolve(launch, detail=PARTS)
 
 
-def _with_beside(product: Launch, beside: Launch) -> Launch:
+def _with_beside(gemm: Launch, beside: Launch) -> Launch:
     """Say what was launched beside: measured rows are of both together."""
-    params = product.kernel.params.updated(
+    params = gemm.kernel.params.updated(
         beside=1, beside_bytes=int(beside.kernel.work.bytes)
     )
-    return attrs.evolve(product, kernel=attrs.evolve(product.kernel, params=params))
+    return attrs.evolve(gemm, kernel=attrs.evolve(gemm.kernel, params=params))
 
 
 def _has_counters(site: Site, sizes: Sizes) -> bool:
@@ -174,7 +174,7 @@ _FILL: dict[str, AttrValue] = {
 }
 
 
-def _product_work(sizes: Sizes, item_bytes: float) -> Work:
+def _gemm_work(sizes: Sizes, item_bytes: float) -> Work:
     b, m, n, k = sizes
     read = math.ceil(b * (m * k + k * n) * item_bytes)
     return Work(2 * b * m * n * k, read, math.ceil(b * m * n * item_bytes))
@@ -187,7 +187,7 @@ def _letter(tensor: Tensor) -> str:
 def _linear(site: Site) -> Eager:
     """`addmm` on the flattened rows.
 
-    The bias of one product is added by its kernel (cublasLt, where the output
+    The bias of one GEMM is added by its kernel (cublasLt, where the output
     has more than one column), or copied into the output first.
     """
     x, weight = site.operands[:2]
@@ -206,7 +206,7 @@ def _linear(site: Site) -> Eager:
     if bias and not fused:
         launches.append(elementwise_launch("copy", site.operands[2:], site.out))
     sizes = (1, m, n, k)
-    launches += product_launches(site, sizes, layout, bias=bias, work=site.work)
+    launches += gemm_launches(site, sizes, layout, bias=bias, work=site.work)
     return Eager("aten::linear", tuple(launches))
 
 
@@ -223,7 +223,7 @@ def _matmul(site: Site) -> Eager:
     launches = [*_flattened(left), *_flattened(right)]
     layout = _letter(left) + _letter(right)
     sizes = (b, m, n, left.shape[-1])
-    launches += product_launches(site, sizes, layout, work=site.work)
+    launches += gemm_launches(site, sizes, layout, work=site.work)
     return Eager(name, tuple(launches))
 
 
@@ -290,4 +290,4 @@ RULES: Mapping[str, Rule] = {
     "det": _det,
     "det_backward": _det_backward,
 }
-"""Rules of the products by op name."""
+"""Rules of the GEMMs by op name."""
