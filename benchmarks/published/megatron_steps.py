@@ -172,9 +172,7 @@ def print_linearity(steps: Sequence[Step]) -> None:
         for count, s in lines
         if len(count) >= least
     ]
-    print(
-        f"{len(off)} times three numbers of microbatches or more: within {max(off):.0e}"
-    )
+    print(f"{len(off)} lines through three or more points: within {max(off):.0e}")
 
 
 def main(argv: Sequence[str]) -> int:

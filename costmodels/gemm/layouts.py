@@ -28,8 +28,8 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
 
-_LINE_BYTES = 16
-"""What asynchronous copies to shared memory move at a time."""
+_LINE_BYTES, _LEAST_BYTES = 16, 4
+"""What asynchronous copies to shared memory move at a time, at most and at least."""
 
 
 def across(kernels: KernelTable) -> Flags:
@@ -68,7 +68,7 @@ def tensor_kernels(
         right = maths.where(one_of(layout, ("nn", "tn")), n, k)
         bytes_each = maths.where(kernels.math == TF32, 4.0, 2.0)
         bytes_each = maths.where(one_of(kernels.math, ("fp8", "int8")), 1.0, bytes_each)
-        step = _LINE_BYTES / bytes_each
+        step = (_LINE_BYTES if known else _LEAST_BYTES) / bytes_each
         aligned = (left % step == 0) & (right % step == 0) & (n % step == 0)
         odd = maths.flag(matrices) * (1.0 - maths.flag(aligned))
         if not known:

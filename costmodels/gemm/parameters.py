@@ -33,7 +33,8 @@ half as many numbers, and of lines that begin at no multiple of 16 bytes, which 
 be copied asynchronously (CUTLASS, "Efficient GEMM": alignment of operands)."""
 
 UNALIGNED_EFFICIENCY = constants("gemm").table("unaligned_tile_efficiency")
-"""Their `tile_efficiency` for 16 bits by compute capability, where no rows have any."""
+"""Their `tile_efficiency` by compute capability, where no rows have any: of 16 bits, in
+lines that begin at no multiple of 4 bytes."""
 
 TENSOR_KERNELS = ("", TF32, UNALIGNED)
 """All that may have parameters of their own."""

@@ -31,7 +31,10 @@ def test_lines_that_are_not_aligned_have_slower_kernels(dtype: str) -> None:
     older = [_seconds("gemm", dtype, "a100", n=n, **sizes) for n in (17496, 17497)]
 
     assert odd > 2 * even
+    even_lines = _seconds("gemm", dtype, "a100", n=17498, **sizes)
     slower = older[1] / older[0]
+
+    assert pytest.approx(older[0], rel=0.1) == even_lines
     assert slower > 2 if dtype == "bf16" else pytest.approx(1, rel=0.1) == slower
 
 
