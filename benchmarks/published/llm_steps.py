@@ -26,11 +26,11 @@ from pathlib import Path
 import attrs
 import numpy as np
 from numpy.typing import NDArray
+from step_errors import print_errors
 
 import perfc
 from perfc.costmodels import load_target
 from perfc.costmodels.attention.tiles import FLASH_1_TIME
-from perfc.fitting.errors import errors_of
 from perfc.frontends.workloads.attention import Heads, attend, split_heads
 from perfc.frontends.workloads.builder import I64, Builder
 from perfc.ir import DTYPES, Graph, Program, Value, single
@@ -188,18 +188,8 @@ def score(steps: Iterable[Step]) -> list[float]:
             flush=True,
         )
     for name, pairs in sorted(groups.items()):
-        _print_errors(name, pairs)
+        print_errors(name, pairs)
     return whole
-
-
-def _print_errors(name: str, pairs: Sequence[tuple[float, float]]) -> None:
-    errors = errors_of(*np.array(pairs).T)
-    if errors is not None:
-        print(
-            f"{name:18} n {errors.rows:3}  MAPE {errors.mape:6.1%}  "
-            f"GMAE {errors.gmae:6.1%}  p90 {errors.p90:6.1%}  "
-            f"max {errors.max:6.1%}  bias {errors.bias:+6.1%}"
-        )
 
 
 def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -240,7 +230,7 @@ def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
         print(f"A100 without {model}: factor {factor:.3f}")
     for name, part in (("up to 4k", ~longer), ("longer", longer)):
         pairs = list(zip(whole[part], measured[part], strict=True))
-        _print_errors(f"held out, {name}", pairs)
+        print_errors(f"held out, {name}", pairs)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -32,7 +32,10 @@ from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
     MOST_PARTS,
     TENSOR_KERNELS,
+    UNALIGNED,
+    UNALIGNED_EFFICIENCY,
     GemmParameters,
+    has_own,
     is_wide,
     simt_parameters,
     tensor_parameters,
@@ -297,7 +300,12 @@ def _tensor_machine(
 
 def own_parameters(target: Target, own: int) -> GemmParameters:
     """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
-    return tensor_parameters(target.device.architecture, TENSOR_KERNELS[own])
+    kernels, device = TENSOR_KERNELS[own], target.device
+    found = tensor_parameters(device.architecture, kernels)
+    if kernels != UNALIGNED or has_own(device.architecture, kernels):
+        return found
+    efficiency = UNALIGNED_EFFICIENCY[device.compute_capability]
+    return attrs.evolve(found, tile_efficiency=efficiency)
 
 
 def _shipped_tensor_machine(target: Target, own: int, biased: bool) -> Machine:  # noqa: FBT001

@@ -10,7 +10,13 @@ of one output). A row with a bias is a linear layer, whose `tn` is a word of cuB
 
 from __future__ import annotations
 
-from perfc.costmodels.gemm.parameters import TENSOR_KERNELS, TF32, UNALIGNED, has_own
+from perfc.costmodels.gemm.parameters import (
+    TENSOR_KERNELS,
+    TF32,
+    UNALIGNED,
+    UNALIGNED_EFFICIENCY,
+    has_own,
+)
 from perfc.costmodels.kernels import (
     Flags,
     KernelTable,
@@ -22,8 +28,8 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
 
-_LINE_BYTES = 16
-"""What asynchronous copies to shared memory move at a time."""
+_LINE_BYTES, _LEAST_BYTES = 16, 4
+"""What asynchronous copies to shared memory move at a time, at most and at least."""
 
 
 def across(kernels: KernelTable) -> Flags:
@@ -55,14 +61,17 @@ def tensor_kernels(
     if has_own(architecture, TF32):
         tf32 = matrices & (kernels.math == TF32)
         found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
-    if has_own(architecture, UNALIGNED):
+    known = has_own(architecture, UNALIGNED)
+    if known or target.device.compute_capability in UNALIGNED_EFFICIENCY:
         layout = kernels.text("layout")
         left = maths.where(one_of(layout, ("tn", "tt")), m, k)
         right = maths.where(one_of(layout, ("nn", "tn")), n, k)
         bytes_each = maths.where(kernels.math == TF32, 4.0, 2.0)
         bytes_each = maths.where(one_of(kernels.math, ("fp8", "int8")), 1.0, bytes_each)
-        step = _LINE_BYTES / bytes_each
+        step = (_LINE_BYTES if known else _LEAST_BYTES) / bytes_each
         aligned = (left % step == 0) & (right % step == 0) & (n % step == 0)
-        odd = maths.flag(matrices) * (1.0 - maths.flag(aligned)) > 0
-        found = maths.where(odd, TENSOR_KERNELS.index(UNALIGNED), found)
+        odd = maths.flag(matrices) * (1.0 - maths.flag(aligned))
+        if not known:
+            odd = odd * maths.flag(one_of(kernels.math, ("fp16", "bf16")))
+        found = maths.where(odd > 0, TENSOR_KERNELS.index(UNALIGNED), found)
     return found

@@ -6,6 +6,7 @@ import functools
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import as_known
@@ -30,6 +31,10 @@ TF32, UNALIGNED = "tf32", "unaligned"
 """Kernels on tensor cores that are not as those of 16 bits: of tf32, whose tiles hold
 half as many numbers, and of lines that begin at no multiple of 16 bytes, which cannot
 be copied asynchronously (CUTLASS, "Efficient GEMM": alignment of operands)."""
+
+UNALIGNED_EFFICIENCY = constants("gemm").table("unaligned_tile_efficiency")
+"""Their `tile_efficiency` by compute capability, where no rows have any: of 16 bits, in
+lines that begin at no multiple of 4 bytes."""
 
 TENSOR_KERNELS = ("", TF32, UNALIGNED)
 """All that may have parameters of their own."""

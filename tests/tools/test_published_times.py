@@ -63,3 +63,21 @@ def test_published_iterations_of_dlrm() -> None:
     assert 12 == len(errors)
     assert sum(map(abs, errors)) / 12 < 0.06
     assert max(map(abs, errors)) < 0.12
+
+
+def test_published_steps_of_megatron(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without tensor parallelism 4 % off, with the speed of the host alone fitted."""
+    path = ROWS.with_name("llm_training_steps.csv")
+    if not path.exists():
+        pytest.skip(f"{path.name} is not there: it is no part of the repository")
+    folder = Path(__file__).parents[2] / "benchmarks" / "published"
+    monkeypatch.syspath_prepend(str(folder))
+    script = runpy.run_path(str(folder / "megatron_steps.py"))
+    machine = script["Machine"](speed=0.9)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file) if r["id"].startswith("vtrain-single")]
+    steps = [script["Step"](row) for row in rows if row["tp"] == "1"]
+    errors = [abs(s.predicted_s(machine) / s.published_s - 1) for s in steps]
+
+    assert 242 == len(errors)
+    assert sum(errors) / len(errors) < 0.04
