@@ -21,6 +21,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_INTS,
+    normalize_axis,
     per_element,
     touch_all,
 )
@@ -261,11 +262,21 @@ RECURRENT_BACKWARD = OpDef(
     summary="gradients of recurrent: of its result, x, weights, the bias, reserve",
 )
 
+_weight_norm_gradients = infer_wanted({"x": like(1), "weight": like(2)})
+
+
+def _infer_weight_norm(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    normalize_axis(attributes.integer("axis"), operands[1].type.rank)
+    return _weight_norm_gradients(attributes, operands)
+
+
 WEIGHT_NORM_BACKWARD = OpDef(
     name="weight_norm_backward",
     arity=(4, 4),
     results=None,
-    infer=infer_wanted({"x": like(1), "weight": like(2)}),
+    infer=_infer_weight_norm,
     work=per_element(6, operand=1),
     attributes={**WANTS, "axis": (int,)},
     summary="gradients of weight_norm: of its result, x, the norms given, its own",
