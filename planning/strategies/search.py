@@ -134,7 +134,8 @@ class Search:
         """
         found = Findings(self.objective)
         asked = list(_strategies(given, found))
-        others = [s for s in _strategies(candidates, found) if s not in set(asked)]
+        first = frozenset(asked)
+        others = [s for s in _strategies(candidates, found) if s not in first]
         waiting = dict.fromkeys((*asked, *others))
         spend("strategies", len(waiting))
         try:
