@@ -94,8 +94,9 @@ def _odd_list(rng: random.Random, listed: dict[str, Any]) -> bytes:
         key = rng.choice([*holder, "count", "dtype", "hotness", "popularity"])
         if key != "tables" or rng.random() < 0.1:
             holder[key] = rng.choice((*_ODD, *_POPULARITIES, "fp16", "zipf(-1)"))
-        if not isinstance(listed.get("tables"), list):
-            break
+        tables = listed.get("tables")
+        if not isinstance(tables, list) or not tables:
+            break  # an odd value in their place: there is no second one to change
     return json.dumps(listed).encode()
 
 
