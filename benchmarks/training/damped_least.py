@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 _STEP = 0.02
-"""Of a parameter's logarithm, over which slopes are taken."""
+"""How far a parameter's logarithm is moved to find a slope."""
 
 _MOST_STEPS, _TRIES = 200, 12
 _ENOUGH = 1e-7
