@@ -18,7 +18,7 @@ Floats: TypeAlias = NDArray[np.float64]
 _STEP = 0.02
 """How far a parameter's logarithm is moved to find a slope."""
 
-_MOST_STEPS, _TRIES = 200, 12
+_MOST_STEPS, _TRIES = 1000, 12
 _ENOUGH = 1e-7
 """Share of the loss that a step must save for another one to be tried."""
 
@@ -40,23 +40,25 @@ def damped_least(
     """
     low, high = limits.T
     x = np.clip(first, low, high)
-    damping = 1e-2
+    damping, tries = 1e-2, 0
+    errors = residuals(x)
+    slopes = _slopes(residuals, errors, x, high)
     for _ in range(_MOST_STEPS):
-        errors = residuals(x)
         loss = _loss(errors, scale)
-        slopes = _slopes(residuals, errors, x, high)
-        for _ in range(_TRIES):
-            down = _step(errors, slopes, x, limits, scale, damping)
-            moved = np.clip(x - down, low, high)
-            saved = loss - _loss(residuals(moved), scale)
-            if saved > 0:
-                break
-            damping *= 4
+        down = _step(errors, slopes, x, limits, scale, damping)
+        moved = np.clip(x - down, low, high)
+        there = residuals(moved)
+        saved = loss - _loss(there, scale)
         if saved <= 0:
-            break
-        x, damping = moved, max(damping / 5, 1e-8)
+            damping, tries = 4 * damping, tries + 1
+            if tries == _TRIES:
+                break
+            continue
+        x, errors, tries = moved, there, 0
         if saved < _ENOUGH * loss:
             break
+        damping = max(damping / 5, 1e-8)
+        slopes = _slopes(residuals, errors, x, high)
     return x
 
 
