@@ -24,6 +24,10 @@ from perfc.measurements import TEST, Measurement, MeasurementError, kernel_of
 
 Floats = NDArray[np.float64]
 
+_LEAST_APART = 8.0
+"""How many times the smallest message's bytes the largest must have, for two to tell
+of starts and of rates."""
+
 _MOST = 2.5
 """Times the links' rate, beyond which no row is believed: a switch that adds up halves
 what a GPU sends, and the links of a sheet may be a little off."""
@@ -58,7 +62,8 @@ def fit_collectives(
     Rows that are marked `test` say nothing.
 
     Raises:
-        MeasurementError: a size is missing, or a time is shorter than the links allow.
+        MeasurementError: a size is missing, all messages are about as large, or a time
+            is shorter than the links allow.
         PerfcError: ranks are on several nodes, and no network is known.
 
     """
@@ -70,12 +75,26 @@ def fit_collectives(
     c, p = Collectives.of(table), collective_parameters()
     links = collective_links(target, several=bool((c.nodes > 1).any()))
     _check_rates(chosen, c, measured_s, target)
+    _check_sizes(chosen, c)
     seconds = price_table(table, target, [COLLECTIVE]).seconds
     off = np.log(measured_s / seconds)
     found = weighed(c, off, links, p)
     left = left_out_one_by_one(c, off, links, p)
     after = _mape(seconds * np.exp(left), measured_s) if len(chosen) > 1 else None
     return CollectiveFit(found, _mape(seconds, measured_s), after)
+
+
+def _check_sizes(rows: Sequence[Measurement], c: Collectives) -> None:
+    """Refuse what tells either of starts or of rates, but not of both."""
+    least, most = float(c.bytes.min()), float(c.bytes.max())
+    if most < _LEAST_APART * least:
+        sizes = f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
+        msg = (
+            f"{len(rows)} measured collective{'s' * (len(rows) > 1)} of {sizes} bytes: "
+            "expected a small message and a large one, as 8 KB and 32 MB; one tells of "
+            "what starts a collective, the other of rates"
+        )
+        raise MeasurementError(msg)
 
 
 def _check_rates(

@@ -46,6 +46,11 @@ VOCABULARY = 50_368
 LONG = 4096
 """Tokens of a sequence from which on attention decides."""
 
+MANY = 128
+"""GPUs from which on steps are compared with those on more."""
+
+_ALIKE = ("model", "system", "seq", "micro_batch", "grad_accum", "act_ckpt", "dp_kind")
+
 OUTLIERS = {
     "mpt-020": "memory at its limit: 30b, 8 GPUs",
     "mpt-021": "memory at its limit: 30b, 8 GPUs",
@@ -192,6 +197,30 @@ def score(steps: Iterable[Step]) -> list[float]:
     return whole
 
 
+def score_scaling(steps: Sequence[Step], whole: Sequence[float]) -> None:
+    """Print how much longer the same step takes on more GPUs, measured and predicted.
+
+    Of steps that differ in their GPUs alone, against the one on the fewest of `MANY`
+    or more. The difference is in points of that step's time.
+    """
+    groups: defaultdict[tuple[str, ...], list[tuple[int, float, float]]] = defaultdict(
+        list
+    )
+    for step, predicted_s in zip(steps, whole, strict=True):
+        if int(step.row["gpus"]) >= MANY and step.row["id"] not in OUTLIERS:
+            alike = tuple(step.row[name] for name in _ALIKE)
+            groups[alike].append((int(step.row["gpus"]), step.measured_s, predicted_s))
+    for alike, found in sorted(groups.items()):
+        (few, first_s, base_s), *rest = sorted(found)
+        for gpus, measured_s, predicted_s in rest:
+            ratios = measured_s / first_s - 1, predicted_s / base_s - 1
+            print(
+                f"{alike[0]} on {alike[1]}, {few} to {gpus} GPUs: measured "
+                f"{ratios[0]:+.1%}, predicted {ratios[1]:+.1%}, off by "
+                f"{100 * (ratios[1] - ratios[0]):+.1f} points"
+            )
+
+
 def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Return the weighted median: errors linear in a factor sum to the least there."""
     order = np.argsort(values)
@@ -249,6 +278,7 @@ def main(argv: Sequence[str]) -> int:
         and (options.only in row["id"] or options.only in row["model"])
     ]
     whole = score(steps)
+    score_scaling(steps, whole)
     if options.attention == "flash-1" and not options.only:
         score_left_out(steps, whole)
     return 0

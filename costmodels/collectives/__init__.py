@@ -14,7 +14,8 @@ if TYPE_CHECKING:
         collective_parameters,
         joins_nodes,
     )
-    from perfc.costmodels.collectives.links import Links
+    from perfc.costmodels.collectives.links import LINK_SHARE, Links
+    from perfc.costmodels.collectives.parts import exchanges_by_peer
     from perfc.costmodels.collectives.rows import (
         CollectiveRows,
         collective_rows_of,
@@ -40,7 +41,8 @@ else:
                 "collective_parameters",
                 "joins_nodes",
             ),
-            "links": ("Links",),
+            "links": ("LINK_SHARE", "Links"),
+            "parts": ("exchanges_by_peer",),
             "rows": (
                 "CollectiveRows",
                 "collective_rows_of",
@@ -56,6 +58,7 @@ else:
 
 __all__ = [
     "COLLECTIVE",
+    "LINK_SHARE",
     "MAKERS_SYSTEMS",
     "SUMS_BESIDE",
     "CollectiveParameters",
@@ -68,6 +71,7 @@ __all__ = [
     "collective_rows_of",
     "collective_seconds",
     "collective_shares",
+    "exchanges_by_peer",
     "joins_nodes",
     "left_out_one_by_one",
     "node_rate",

@@ -31,6 +31,11 @@ _LL128_SHARE = _CONSTANTS.number("estimated_ll128_share")
 """Share of Simple's rate that LL128 is estimated to reach."""
 
 
+def hop_s(*, pcie: bool) -> float:
+    """Return the seconds of a hop by LL over NVLink, or over PCIe, on any GPU."""
+    return (_PCIE_STEP_US if pcie else _STEP_US)[0] * 1e-6
+
+
 def ring_switches(
     c: Collectives,
     link_bytes_per_s: Floats,

@@ -12,6 +12,9 @@ _CONSTANTS = constants("collectives")
 LL128_GB_PER_S = _CONSTANTS.numbers("ll128_gb_per_s")
 """Rate in GB/s of an LL128 channel: up to Ampere and Ada, on Hopper, on Blackwell."""
 
+LINK_SHARE = _CONSTANTS.numbers("link_share")
+"""Share of a link's nominal rate: up to Volta, on Ampere and Ada, Hopper, Blackwell."""
+
 LL_GB_PER_S = _CONSTANTS.numbers("ll_gb_per_s")
 """Rate in GB/s of LL in a node: up to Volta, on Ampere and Ada, Hopper, Blackwell."""
 
@@ -30,6 +33,9 @@ class Links:
     cycle_s: float
     """1 GHz over the GPU's clock, in 1e-9 s."""
     link_bytes_per_s: float
+    """Nominal."""
+    link_share: float
+    """What NCCL takes a ring to reach of it."""
     memory_bytes_per_s: float
     ll128_bytes_per_s: float
     """Rate by LL128 of one of NCCL's channels."""
@@ -46,7 +52,7 @@ class Links:
     ll_by_peer: bool = False
     """Whether exchanges go by LL up to 16 KB a peer, not a channel (`most_by_ll`)."""
     start: float = 1.0
-    """Factor on what starts a collective; 1 is what was fitted, of all systems."""
+    """Factor on all that starts a collective; 1 is what was fitted, of all systems."""
     step: float = 1.0
     """Factor on what its steps take."""
     rate: float = 1.0
@@ -69,6 +75,7 @@ class Links:
         return cls(
             cycle_s=1.0 / target.device.sm_clock_hz,
             link_bytes_per_s=system.link_bytes_per_s,
+            link_share=LINK_SHARE[_generation(target) - 7],
             memory_bytes_per_s=target.device.memory.bytes_per_s,
             ll128_bytes_per_s=LL128_GB_PER_S[max(_generation(target) - 8, 0)] * 1e9,
             ll_bytes_per_s=LL_GB_PER_S[_generation(target) - 7] * 1e9,

@@ -7,6 +7,8 @@ A channel (`src/enqueue.cc`, addP2pToPlan) goes by LL up to 16 KB
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from perfc.costmodels.collectives.sizes import Collectives
@@ -37,6 +39,20 @@ NETWORK_CHANNEL_BYTES_PER_S = constants("collectives").number(
 LEAST_CHANNELS, MOST_CHANNELS = 2, 32
 """Two for each link to a peer, as a power of two (`src/graph/paths.cc`,
 ncclTopoComputeP2pChannels)."""
+
+
+_NUMBER = re.compile(r"nccl[ -]?v?(\d+)\.(\d+)", re.IGNORECASE)
+_LAST_BY_CHANNEL = 2, 28
+"""The last NCCL whose exchanges leave LL by what a channel sends."""
+
+
+def exchanges_by_peer(software: str) -> bool:
+    """Whether an NCCL that a text names leaves LL by a peer's bytes, not a channel's.
+
+    Where no number is named it is taken for an earlier one.
+    """
+    found = _NUMBER.search(software)
+    return found is not None and (int(found[1]), int(found[2])) > _LAST_BY_CHANNEL
 
 
 def peer_bytes(c: Collectives) -> Floats:

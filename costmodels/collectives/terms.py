@@ -16,6 +16,7 @@ class CollectiveParameters:
     ll_threads_step_ns: float
     """Extra time of LL at each step of a ring with 512 threads instead of 64."""
     ring_ll_step_ns: float
+    """Time of a step of LL besides the hop over the links."""
     ring_ll_rate: float
     ring_ll128_start_ns: float
     ring_ll128_step_ns: float
@@ -24,6 +25,8 @@ class CollectiveParameters:
     ring_simple_start_ns: float
     ring_simple_step_ns: float
     ring_simple_rate: float
+    ring_fill: float
+    """Share of a channel's first chunk that is sent while nothing else is."""
     memory_passes: float
     """How often Simple moves what it sends through device memory, one by one with the
     link."""
@@ -41,8 +44,6 @@ class CollectiveParameters:
     """Rate of copying the own share in an exchange, over device memory's rate."""
     copy_rate: float
     """Rate of copying the own share in a ring, over device memory's rate."""
-    reduced_copy_rate: float
-    """Rate of copying the own share in a ring that adds up, over device memory's."""
     reduce_ns: float
     """What a step of LL takes longer where it adds up."""
     narrow_rate: float

@@ -4,15 +4,25 @@ NCCL sends by one of three protocols. LL and LL128 put a flag beside every 4 or 
 bytes, so that a receiver sees data the moment it arrives; Simple moves large pieces and
 synchronises after each. One costs rate, the other time at the start and at every step:
 
-    t_p = (start + start_p + steps * step_p) * u + wire / (rate_p * link) + memory_s
+    t_p = (start + start_p + steps * step_p) * u + hops_p
+        + wire / (rate_p * link) + fill_p + memory_s
 
 and NCCL chooses one by estimates of its own (`choice.py`) or, of what goes
 from GPU to GPU, by its parts (`parts.py`). *wire* is what leaves a GPU:
 (n-1)/n of the bytes, twice that for an all-reduce (the bus factors of nccl-tests,
-`doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *copied* is the own
-share, which goes through device memory, as does what Simple sends; threads
-of LL and LL128 copy it at the rate at which they send. Latencies are in ns at 1 GHz:
-what waits are SMs that poll, so they shrink with the clock (u = 1 GHz / clock).
+`doc/PERFORMANCE.md`); *steps* are those of a ring, n-1 or 2(n-1). *link* is, of a ring,
+what NCCL takes links to reach (`src/graph/topo.h`). *copied* is the own share, which
+goes through device memory, as does what Simple sends; threads of LL and LL128 copy it
+at the rate at which they send.
+
+Latency is the node's. A step of LL is a hop over its links, whatever the clock (NCCL's
+own figure, `src/graph/tuning.cc`, hwLatencies), and what SMs need besides. What SMs
+need is in ns at 1 GHz, so that the clock (u = 1 GHz / clock) stands for the age of a
+node that nobody has measured; one small message there moves all starts together
+(`Links.start`).
+
+Simple passes on chunks of up to 512 KB a channel (a step of NCCL's eight in a buffer of
+4 MB): of the first one a share, *fill*, is hidden by nothing.
 
 From Hopper on NVSwitch adds up and multicasts (NVLS), so that an all-reduce sends its
 bytes once; of sums of whole numbers of one byte NCCL does not make use of it, nor, in
@@ -29,10 +39,16 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from perfc.costmodels.collectives.choice import by_protocol, ll_threads, ring_switches
+from perfc.costmodels.collectives.choice import (
+    by_protocol,
+    hop_s,
+    ll_threads,
+    ring_switches,
+)
 from perfc.costmodels.collectives.links import Links
 from perfc.costmodels.collectives.parts import (
     CHANNEL_BYTES_PER_S,
+    MOST_CHANNELS,
     NETWORK_CHANNEL_BYTES_PER_S,
     SIMPLE_CHUNK,
     ll_part,
@@ -121,7 +137,7 @@ def _latency_s(
     starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
     """Return the latency of a protocol that starts and steps in so many ns at 1 GHz."""
-    start_ns = p.start_ns * links.start + starts_ns
+    start_ns = (p.start_ns + starts_ns) * links.start
     return (start_ns + steps_ns * links.step) * links.cycle_s
 
 
@@ -134,10 +150,11 @@ def _simple_s(
 
 def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     # In a broadcast no rank has a share of its own that is copied into the result.
-    rate = _ring_rate(c, links) * np.where(c.narrow, p.narrow_rate, 1.0)
+    rate = links.link_share * _ring_rate(c, links)
+    rate *= np.where(c.narrow, p.narrow_rate, 1.0)
     own = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks)
-    copy = np.where(c.reduces, p.reduced_copy_rate, p.copy_rate)
-    moved_byte_s = _moved_s(own / copy, c, links, p) / c.wire
+    moved_byte_s = _moved_s(own / p.copy_rate, c, links, p) / c.wire
+    first = SIMPLE_CHUNK * _ring_blocks(c, links)
     # Threads of LL and LL128 pass on what they send, and copy the own share like it.
     passed = 1 + own / c.wire
     # LL128 is limited by its threads or by the links, whichever is slower; its flags
@@ -164,7 +181,9 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
         return ll128_s + sent * ll128_byte_s
 
     def by_simple(sent: Floats) -> Floats:
-        return simple_s + sent * (1 / (p.ring_simple_rate * rate) + moved_byte_s)
+        fill_s = p.ring_fill * np.minimum(sent * own / c.wire, first) / rate
+        wire_s = sent / (p.ring_simple_rate * rate)
+        return simple_s + fill_s + wire_s + sent * moved_byte_s
 
     # The switch between protocols follows NCCL's own estimates, which may be wrong, and
     # not the least of these times.
@@ -183,7 +202,14 @@ def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     threads = ll_threads(c)
     steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
     steps_ns += keeping * p.ll_threads_step_ns * threads
-    return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p)
+    hops_s = c.steps * hop_s(pcie=links.topology == PCIE) * links.step
+    return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p) + hops_s
+
+
+def _ring_blocks(c: Collectives, links: Links) -> Floats:
+    """Return how many channels a ring has at the nominal rate of its links, (rows,)."""
+    nominal = _ring_rate(c, links) / links.rate
+    return np.clip(np.rint(nominal / CHANNEL_BYTES_PER_S), 1.0, MOST_CHANNELS)
 
 
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
@@ -354,7 +380,8 @@ def _network_ring_s(
     if links.network_latency_s is not None:
         step_s = links.network_latency_s
     rate = np.minimum(
-        p.ring_simple_rate * _ring_rate(c, links), p.network_rate * node_bytes_per_s
+        p.ring_simple_rate * links.link_share * _ring_rate(c, links),
+        p.network_rate * node_bytes_per_s,
     )
     simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
     tree = np.where(c.op == "all_reduce", _network_tree_s(c, rate, links), np.inf)

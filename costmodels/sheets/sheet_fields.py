@@ -121,6 +121,12 @@ def quoted(key: str) -> str:
     return key if bare.isalnum() and bare.isascii() else shown(key)
 
 
+DIRECT, STAGED = "direct", "host-memory"
+PEERS: tuple[str, ...] = (DIRECT, STAGED)
+"""How GPUs without links of their own reach each other over the bus: directly, or,
+where the driver or the host does not let them, through the host's memory."""
+
+
 def _text(
     name: str, choices: tuple[str, ...] = (), *, required: bool = True
 ) -> SheetField:
@@ -181,6 +187,7 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("host_link.d2h_gb_per_s", "GB/s", 0.01, 10_000),
     _number("host_link.pageable_gb_per_s", "GB/s", 0.01, 10_000),
     _number("host_link.latency_us", "us", 0.01, 10_000),
+    _text("host_link.peers", PEERS, required=False),
     _count("nvlink.generation", "", 1, 16),
     _count("nvlink.links", "", 1, 1024),
     _number("nvlink.gb_per_s_per_direction", "GB/s", 0.1, 100_000),

@@ -17,6 +17,7 @@ from typing import cast
 
 import attrs
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.machine import (
     CUBE_MESH,
     MESH,
@@ -31,6 +32,7 @@ from perfc.costmodels.machine import (
 from perfc.costmodels.sheets.catalog import find_sheet
 from perfc.costmodels.sheets.sheet_fields import (
     COPIES,
+    STAGED,
     FieldValue,
     host_link_gb_per_s,
     quoted,
@@ -48,6 +50,9 @@ NODE_GPUS = 8
 """GPUs of a node that nobody has named: a board of SXM modules, a server of cards."""
 
 _HOPPER = 9.0
+
+_STAGED_SHARE = constants("collectives").number("staged_share")
+"""Share of the bus's rate that is left to what goes through the host's memory."""
 
 
 def is_system(document: Table) -> bool:
@@ -193,7 +198,9 @@ def _has_multicast(topology: str, gpu: Device) -> bool:
 def _way(fields: Fields) -> Link:
     """Return the way between GPUs over the host's PCIe, or through its memory.
 
-    It carries what copies to the host reach, not what the bus has by name.
+    It carries what copies to the host reach, not what the bus has by name; a part of
+    that where what is sent is written to the host's memory and read from there (NCCL,
+    `src/transport/shm.cc`).
     """
     reached = (float(fields[name]) for name in COPIES if name in fields)
     rate = min(host_link_gb_per_s(fields), *reached) * 1e9
@@ -203,4 +210,6 @@ def _way(fields: Fields) -> Link:
         return Link(name="memory", bytes_per_s=rate, sub_links=1)
     lanes = int(fields["host_link.pcie_lanes"])
     name = f"PCIe {int(generation)} x{lanes}"
+    if fields.get("host_link.peers") == STAGED:
+        name, rate = f"{name} through host memory", rate * _STAGED_SHARE
     return Link(name=name, bytes_per_s=rate, sub_links=lanes)

@@ -267,7 +267,7 @@ _weight_norm_gradients = infer_wanted({"x": like(1), "weight": like(2)})
 
 def _infer_weight_norm(
     attributes: Record, operands: Sequence[Abstract]
-) -> Sequence[Abstract]:
+) -> Sequence[Abstract | None]:
     normalize_axis(attributes.integer("axis"), operands[1].type.rank)
     return _weight_norm_gradients(attributes, operands)
 

@@ -245,12 +245,26 @@ def test_rows_of_several_nodes_say_something_of_one(
 ) -> None:
     """A profile without a system has its maker's network for such rows."""
     hosts = ("node-a",) * 4 + ("node-b",) * 4
-    log.write_text(nccl_log({1 << 26: 900.0}, hosts=hosts, factor=1.75))
+    times_us = {1 << 13: 60.0, 1 << 26: 900.0}
+    log.write_text(nccl_log(times_us, hosts=hosts, factor=1.75))
     output = tmp_path / "mine.toml"
     result = command("calibrate", "--from", str(log), "-o", str(output))
 
     assert 0 == result.code
     assert 0 < _seconds(str(output), 1 << 20) < 1e-3
+
+
+@pytest.mark.parametrize("sizes", [(1 << 26,), (1 << 13, 1 << 14)])
+def test_messages_of_one_size_calibrate_nothing(
+    command: Command, log: Path, tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    """A small message and a large one are needed, and one line says so."""
+    log.write_text(nccl_log({size: 1e-3 * size + 20 for size in sizes}))
+    output = tmp_path / "a.toml"
+    result = command("calibrate", "--from", str(log), "-o", str(output))
+
+    assert (1, False) == (result.code, output.exists())
+    assert "expected a small message and a large one" in result.error
 
 
 def test_what_no_link_carries_is_refused(
