@@ -13,6 +13,9 @@ from perfc.ir.support import Diagnostic, VerifyError, brief
 MAX_RANKS = 1_000_000
 """More are a mistake, and would not fit in a report."""
 
+MAX_MICROBATCHES = 4096
+"""More are a mistake: every one has its nodes."""
+
 
 @attrs.frozen(eq=False)
 class RankClass:
@@ -62,6 +65,8 @@ class Program:
         replicas: How many of its ranks have a batch of their own; the batch is that of
             one. The other ranks share one's work.
         divided: Symbols that are divided into microbatches, and into how many.
+        microbatches: How many microbatches each rank computes one after another, where
+            symbols have the sizes of one; the batch of a step is that of all.
 
     """
 
@@ -76,6 +81,7 @@ class Program:
     recorded: bool = False
     replicas: int = 1
     divided: tuple[tuple[str, int], ...] = ()
+    microbatches: int = 1
 
     @property
     def bindings(self) -> dict[str, int]:

@@ -10,14 +10,23 @@ from perfc.passes.base import Pass
 if TYPE_CHECKING:
     from perfc.passes.embeddings import ShardEmbeddings
     from perfc.passes.lowering import LowerKernels
-    from perfc.passes.parallel import DataParallel, Fsdp, TensorParallel
+    from perfc.passes.parallel import (
+        DataParallel,
+        Fsdp,
+        PipelineParallel,
+        TensorParallel,
+    )
     from perfc.passes.precision import ConvertDtype
     from perfc.passes.timing import Overhead
-    from perfc.passes.training import Training
+    from perfc.passes.training import AccumulateGradients, Training
 
     _Replicas: TypeAlias = Fsdp | ShardEmbeddings
 
 
+@overload
+def is_a(
+    p: Pass, name: Literal["accumulate-gradients"], /
+) -> TypeGuard[AccumulateGradients]: ...
 @overload
 def is_a(p: Pass, name: Literal["convert-dtype"], /) -> TypeGuard[ConvertDtype]: ...
 @overload
@@ -32,6 +41,10 @@ def is_a(
 def is_a(p: Pass, name: Literal["lower-kernels"], /) -> TypeGuard[LowerKernels]: ...
 @overload
 def is_a(p: Pass, name: Literal["overhead"], /) -> TypeGuard[Overhead]: ...
+@overload
+def is_a(
+    p: Pass, name: Literal["pipeline-parallel"], /
+) -> TypeGuard[PipelineParallel]: ...
 @overload
 def is_a(p: Pass, name: Literal["tensor-parallel"], /) -> TypeGuard[TensorParallel]: ...
 @overload

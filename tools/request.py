@@ -16,7 +16,7 @@ import attrs
 
 from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.ops.optimizer import OPTIMIZERS
-from perfc.ir.program import MAX_RANKS
+from perfc.ir.program import MAX_MICROBATCHES, MAX_RANKS
 from perfc.ir.support import brief, path_text
 from perfc.tools.given import (
     DTYPES,
@@ -35,6 +35,7 @@ from perfc.tools.given import (
     read_texts,
     whole,
 )
+from perfc.tools.option import Option
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -80,6 +81,7 @@ class LoadOptions(SettingOptions, total=False):
     """What `perfc.load` takes by name."""
 
     optimizer: str | None
+    accumulate: int | None
     ranks: int | None
     popularity: str | Mapping[str, str]
 
@@ -105,34 +107,6 @@ class TorchOptions(SettingOptions, total=False):
     name: str | None
 
 
-@attrs.frozen(kw_only=True)
-class Option:
-    """How the command line spells a field of a request.
-
-    Attributes:
-        flag: As `--batch`.
-        help: What `--help` says.
-        metavar: What stands for a value there.
-        choices: The values there are; none for any.
-        least: The smallest number.
-        most: The largest number; 0 for what is no number.
-        multiple: Whether it may be given again.
-        required: Whether it must be given.
-        default: What a verb takes if it is not given; None for nothing.
-
-    """
-
-    flag: str
-    help: str | None = None
-    metavar: str | None = None
-    choices: tuple[str, ...] = ()
-    least: int = 1
-    most: int = 0
-    multiple: bool = False
-    required: bool = False
-    default: Any = None
-
-
 def _told(read: Read, option: Option | None = None) -> dict[str, Any]:
     """Return the metadata of a field of a request."""
     return {"read": read, "option": option}
@@ -154,6 +128,7 @@ class Request:
         popularity: How lookups spread over rows, by table name; "" means all tables.
         mode: `inference` or `training`.
         optimizer: Of training: by name, of a recording also what makes one.
+        accumulate: Microbatches of a step; None for one, or what passes say.
         ranks: GPUs that run replicas of it.
         dtype: What the model computes in: one of `DTYPES`.
         runtime: One of `RUNTIMES`.
@@ -258,6 +233,19 @@ class Request:
                 flag="--optimizer",
                 choices=OPTIMIZERS,
                 help="Of --mode training; sgd if not given.",
+            ),
+        ),
+    )
+    accumulate: int | None = attrs.field(
+        default=None,
+        metadata=_told(
+            whole(MAX_MICROBATCHES),
+            Option(
+                flag="--accumulate",
+                metavar="N",
+                help="Microbatches of a training step, equal parts of the batch, whose "
+                "gradients are added up before the optimizer steps.",
+                most=MAX_MICROBATCHES,
             ),
         ),
     )

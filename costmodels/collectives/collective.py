@@ -164,8 +164,12 @@ class CollectiveModel:
             mine = collective_rows(target.collectives)
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
-            factor_of = mine.log_factor if told.any() else mine.isotonic_log_factor
-            seconds *= np.exp(factor_of(c, _links_for(mine, links, target), p))
+            own = _links_for(mine, links, target)
+            held, free = (
+                mine.isotonic_log_factor(c, own, p),
+                mine.log_factor(c, own, p),
+            )
+            seconds *= np.exp(np.where(told, free, held))
             known |= mine.covers(c)
             told[:] = True
         # No fitted system joins its GPUs in this way, so that prices are less certain.

@@ -384,8 +384,8 @@ COPY = OpDef(
     arity=(1, 1),
     infer=lambda attributes, operands: [None],
     work=_work_copy,
-    attributes={"unless_contiguous": OPTIONAL_BOOL},
-    summary="a copy into the result's memory space",
+    attributes={"unless_contiguous": OPTIONAL_BOOL, "input": OPTIONAL_BOOL},
+    summary="a copy into the result's memory space (input: of another batch's input)",
 )
 
 OPS = named(

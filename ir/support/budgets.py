@@ -49,6 +49,7 @@ BUDGETS: Mapping[str, Budget] = {
     "values": Budget(2**23, "values of JSON, cells of CSV, tokens of perfc assembly"),
     "nodes": Budget(200_000, "nodes of a graph that is read"),
     "pipeline-nodes": Budget(1_000_000, "nodes of all microbatches of a pipeline"),
+    "microbatch-nodes": Budget(300_000, "nodes of all microbatches of a step"),
     "parts": Budget(500_000, "parts of embedding tables, tables times ranks"),
     "strategies": Budget(5_000, "ways to spread a model over GPUs"),
     "launches": Budget(500_000, "host calls and kernels of an iteration"),

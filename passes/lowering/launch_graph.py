@@ -121,9 +121,7 @@ class Lowering:
             if seconds is not None:
                 self._stand_still(node, seconds)
                 continue
-            # A view without a call was put in by a transform: eager PyTorch has no op
-            # for it, which would cost the host time.
-            if node.op == "view" and not node.attributes.get("call"):
+            if self._is_no_call(node):
                 self._pass_by(node)
                 continue
             if has_trait(node, Trait.CONVERTS) and self._is_nothing(node):
@@ -176,6 +174,15 @@ class Lowering:
             if value not in self.known:
                 return False
         return bool(node.results)
+
+    def _is_no_call(self, node: Node) -> bool:
+        """Whether Python has a tensor without a call: a view, or an input on hand."""
+        # A view without a call was put in by a transform: eager PyTorch has no op for
+        # it, which would cost the host time.
+        if node.op == "copy" and node.attributes.get("input"):
+            settings = self.binding.settings
+            return settings.on_cpu or settings.inputs == "device"
+        return node.op == "view" and not node.attributes.get("call")
 
     def _is_nothing(self, node: Node) -> bool:
         """Whether the result is the operand: exporters write casts to its own type."""

@@ -153,6 +153,7 @@ class LowerKernels(Pass):
             self.large_arguments,
             self.log_sigmoid,
             attention=self.attention,
+            inputs=self.inputs,
         )
         if target is None:
             return settings

@@ -24,6 +24,7 @@ from perfc.ir import (
     Value,
 )
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.node_kinds import (
     is_concat,
     is_constant,
@@ -68,7 +69,8 @@ class Memory(Pass):
     optimizer, the constants that kernels read, and the BLAS workspace (with a target)
     stay. What backward reads of forward lives till then. Gradients that the optimizer
     reads live to the end of the iteration: the next one begins with `zero_grad`. States
-    that backward adds to are gradients, too, which `zero_grad` does not free.
+    that backward adds to are gradients, too, which `zero_grad` does not free. Sums of
+    microbatches are gradients; those that ranks add up live until they have.
 
     Not counted: the CUDA context, what Python keeps longer than the graph needs it. A
     rank class given as a launch graph has no tensors: zeros.
@@ -217,14 +219,16 @@ class _Storages:
         self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]
     ) -> Iterator[BufferRow]:
         """Yield the storages of results, in the order of their nodes."""
-        end, last, activation = len(self.nodes), self.last.get, BufferKind.ACTIVATION
+        end, last, sums = len(self.nodes), self.last.get, self._sums()
+        gradient, activation = BufferKind.GRADIENT, BufferKind.ACTIVATION
         for index, values in made.items():
             for value in values:
                 size = self._nbytes(value.type)
                 if value in gradients:
-                    yield value.name, BufferKind.GRADIENT, size, index, end
+                    yield value.name, gradient, size, index, end
                 else:
-                    yield value.name, activation, size, index, last(value, index)
+                    kind = gradient if value in sums else activation
+                    yield value.name, kind, size, index, last(value, index)
 
     def _made(self) -> dict[int, Sequence[Value]]:
         """Follow every value; return what each node that runs allocates.
@@ -293,6 +297,16 @@ class _Storages:
         ]
         buckets = [node.operands[0] for node in self.nodes if node.op == _PACK]
         return {self.owner.get(value, value) for value in (*read, *buckets)}
+
+    def _sums(self) -> set[Value | None]:
+        """Return the storages in which gradients of microbatches are added up."""
+        summed = [
+            node.operands[0]
+            for node in self.nodes
+            if node.location.origin == ACCUMULATE_GRAD
+            and node.attributes.get("in_place")
+        ]
+        return {self.owner.get(value, value) for value in summed}
 
     def _constants(self, running: Iterable[int]) -> list[Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""

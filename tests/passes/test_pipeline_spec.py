@@ -217,6 +217,7 @@ def test_every_pass_goes_by_its_own_name() -> None:
 
     assert {name: name for name in names} == {n: pass_class(n).name for n in names}
     needed = {
+        "accumulate-gradients": "microbatches=2",
         "fsdp": "ranks=2",
         "pipeline-parallel": "stages=2,microbatches=2",
         "shard-embeddings": "ranks=2",

@@ -70,7 +70,10 @@ def model() -> Model:
         ({"dtype": 16}, "dtype 16 is none of fp32, tf32, bf16"),
         ({"dtype": "tf32"}, "'tf32' is how a target multiplies: give it to perfc.ana"),
         ({"optimiser": "adam"}, "no option 'optimiser'; did you mean optimizer?"),
-        ({"target": "a100"}, "perfc.load takes no option 'target'; it takes batch, "),
+        (
+            {"target": "a100"},
+            "perfc.load takes no option 'target'; it takes acc",
+        ),
         ({"transforms": ["batch-embeddings"]}, "expected passes, as transforms="),
         ({"transforms": [BatchEmbeddings]}, "the class BatchEmbeddings in it"),
         ({"transforms": 3}, "transforms=3 is an int: expected a list"),

@@ -36,9 +36,9 @@ EXIT_OUT_OF_MEMORY = 5
 )
 @click.argument("model")
 @request_options(
-    *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer", "ranks"),
-    *("dtype", "runtime", "attention", "inputs", "overheads", "passes", "pipeline"),
-    "overrides",
+    *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
+    *("accumulate", "ranks", "dtype", "runtime", "attention", "inputs", "overheads"),
+    *("passes", "pipeline", "overrides"),
 )
 @plugin_option
 @click.option(

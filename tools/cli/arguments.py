@@ -15,7 +15,8 @@ import click
 from perfc.ir import UsageError
 from perfc.tools.files import tell
 from perfc.tools.given import MAX_DIM
-from perfc.tools.request import OPTIONS, Option, Request
+from perfc.tools.option import Option
+from perfc.tools.request import OPTIONS, Request
 
 if TYPE_CHECKING:
     from perfc.passes.instruments import Timing

@@ -170,8 +170,8 @@ def bind_dimensions(
         every |= symbols.every
         alone = len(program.classes) == 1  # stages after the first may have no inputs
         if fixed and wanted.batch is not None and (alone or rank.ops.inputs):
-            _require_fixed_batch(rank.ops, wanted.batch)
-        _bind_batch(symbols, wanted, bindings)
+            _require_fixed_batch(rank.ops, wanted.batch, program.microbatches)
+        _bind_batch(symbols, wanted, bindings, program.microbatches)
         notes += _bind_lookups(symbols, wanted, bindings)
         _refuse_unbound(rank.ops, symbols, bindings)
     _refuse_unknown(program, every, wanted)
@@ -184,19 +184,44 @@ def _kept(diagnostics: tuple[Diagnostic, ...]) -> Iterator[Diagnostic]:
     return (d for d in diagnostics if d.code != "pooling-assumed")
 
 
-def _bind_batch(symbols: Symbols, wanted: Dimensions, bindings: dict[str, int]) -> None:
-    if wanted.batch is not None:
-        for name in symbols.batch:
+def _bind_batch(
+    symbols: Symbols, wanted: Dimensions, bindings: dict[str, int], microbatches: int
+) -> None:
+    """Bind the batch, of one microbatch where there are several."""
+    for name in symbols.batch:
+        if wanted.batch is not None:
             _agree(wanted, name, wanted.batch, "the batch")
-            bindings[name] = wanted.batch
-    batch = wanted.batch
-    if batch is None:
+        whole = wanted.dims.get(name, wanted.batch)
+        if whole is not None:
+            bindings[name] = _part(whole, microbatches)
+    if wanted.batch is not None:
+        batch: int | None = _part(wanted.batch, microbatches)
+    else:
         named = sorted(symbols.batch & bindings.keys())
         batch = bindings[named[0]] if named else None
     if batch is not None:
         for name in symbols.bounds:
             _agree(wanted, name, batch + 1, "the batch plus one")
             bindings[name] = batch + 1
+
+
+def _part(batch: int, microbatches: int) -> int:
+    """Return the samples of one of some microbatches.
+
+    Raises:
+        PerfcError: the batch does not divide into them.
+
+    """
+    if batch % microbatches:
+        what = (
+            "has fewer samples than" if batch < microbatches else "does not divide into"
+        )
+        msg = (
+            f"a batch of {batch} {what} {microbatches} microbatches (--accumulate): "
+            f"expected a multiple of {microbatches}"
+        )
+        raise PerfcError(msg)
+    return batch // microbatches
 
 
 def _agree(wanted: Dimensions, name: str, number: int, meaning: str) -> None:
@@ -252,10 +277,12 @@ def _types(node: Node) -> list[TensorType]:
     return [v.type for v in node.operands if v.type is not None]
 
 
-def _require_fixed_batch(graph: Graph, batch: int) -> None:
+def _require_fixed_batch(graph: Graph, batch: int, microbatches: int) -> None:
     fixed = _fixed_batch(graph)
-    if fixed != batch:
+    if fixed is None or fixed * microbatches != batch:
         found = "no batch dimension" if fixed is None else f"a fixed batch of {fixed}"
+        if fixed is not None and microbatches > 1:
+            found += f", in each of {microbatches} microbatches"
         msg = (
             f"--batch {batch}: the model has {found}; export it with a dynamic "
             "batch, or leave --batch out"

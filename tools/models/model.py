@@ -41,7 +41,10 @@ from perfc.tools.models.pass_order import (
     check_ranks,
     check_recorded,
     check_step,
+    computes_in,
     conversions,
+    dtype_of,
+    microbatches_of,
     parallel_passes,
     remarked,
     training_passes,
@@ -128,7 +131,7 @@ class Model:
             msg = f"{self.name} is a launch graph: its kernels have their types"
             raise UsageError(msg)
         if self.again is not None and self.mode == TRAINING:
-            dims = self.program.bindings
+            dims = self.dims
             return self.again.converted(conversion.dtype_name, dims)
         classes = tuple(
             attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
@@ -207,8 +210,25 @@ class Model:
 
     @property
     def batch(self) -> int | None:
-        """Samples in the batch, if the model has one."""
-        return batch_size(self.program, self.symbols)
+        """Samples in the batch, of all microbatches together, if the model has one."""
+        found = batch_size(self.program, self.symbols)
+        return None if found is None else found * self.program.microbatches
+
+    @property
+    def microbatches(self) -> int:
+        """How many parts of the batch are computed one after another."""
+        divided = [parts for _, parts in self.program.divided]
+        return max([self.program.microbatches, *divided])
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """Numbers of its symbols, as `load` takes them: the batch is the whole one."""
+        known = [symbols for symbols in self.symbols or () if symbols is not None]
+        batch = frozenset(name for symbols in known for name in symbols.batch)
+        return {
+            name: number * self.program.microbatches if name in batch else number
+            for name, number in self.program.bound
+        }
 
 
 @shows(LoadOptions)
@@ -231,6 +251,9 @@ def load(
         mode: `inference`, or `training` for a whole training step: the loss, the
             backward pass and the optimizer are derived (pass `training`).
         optimizer: `sgd` (if None), `adagrad`, `rowwise_adagrad`, `adam` or `adamw`.
+        accumulate: How many equal microbatches the batch of a training step is divided
+            into, whose gradients are added up before the optimizer steps (pass
+            `accumulate-gradients`, or those of `pipeline-parallel`).
         dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
             gradients are all-reduced in training (pass `data-parallel`).
@@ -295,7 +318,7 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         program = read_onnx(model)
     else:
         check_mode(mode, optimizer)
-        dtype = _dtype_of((*transforms, *conversions(request.dtype)))
+        dtype = dtype_of((*transforms, *conversions(request.dtype)))
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)
@@ -343,7 +366,7 @@ class _Recipe:
         transforms = change(self.transforms)
         if not transforms:
             return None
-        wanted = Dimensions(dims=model.program.bindings)
+        wanted = Dimensions(dims=model.dims)
         given = any(rank.ops is None for rank in model.program.classes)
         if self.transforms or model.late is not None or given or _trains(transforms):
             program = read_program(self.name)
@@ -355,7 +378,7 @@ class _Recipe:
         return attrs.evolve(
             made,
             source=self.source,
-            dtype=_computes_in(transforms),
+            dtype=computes_in(transforms),
             passes=(*model.passes, *passes),
         )
 
@@ -399,10 +422,11 @@ def prepare(
         raised = PassManager(early, instruments).run(program)
         program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
         if _depends_on_numbers(program):
+            program = attrs.evolve(program, microbatches=microbatches_of(transforms))
             made = _Late(passes, instruments).bind(program, wanted)
         else:
             made = _bound(_prepare(program, passes, instruments), wanted)
-    dtype = _computes_in(transforms)
+    dtype = computes_in(transforms)
     if all(rank.ops is None for rank in program.classes):
         early, passes = [], []
     return attrs.evolve(made, source=source, dtype=dtype, passes=(*early, *passes))
@@ -420,18 +444,6 @@ def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
     symbols = classify_program(program)
     bound_program = bind_dimensions(program, wanted, symbols)
     return Model(bound_program, analysis.annotations, program, symbols)
-
-
-def _dtype_of(transforms: Sequence[Pass]) -> str:
-    """Return the dtype that transforms convert a model to; empty if none do."""
-    names = [p.dtype_name for p in transforms if is_a(p, "convert-dtype")]
-    return names[-1] if names else ""
-
-
-def _computes_in(transforms: Sequence[Pass]) -> str:
-    """Return the dtype that transforms let a model compute in, FSDP's as well."""
-    gathered = [p.param_dtype for p in transforms if is_a(p, "fsdp")]
-    return _dtype_of(transforms) or "".join(gathered[-1:])
 
 
 def _depends_on_numbers(program: Program) -> bool:

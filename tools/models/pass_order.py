@@ -43,9 +43,46 @@ def asked_passes(
     if written is not None:
         _check_written([*popular, *request.transforms], written)
         return written, list(request.passes)
-    transforms, others = split_passes(request.passes, request.ranks)
+    transforms, others = split_passes(request.passes, request.ranks, request.accumulate)
     asked = [*conversions(request.dtype), *transforms, *request.transforms]
-    return [*popular, *asked], others
+    return [*popular, *_accumulated(asked, request.accumulate)], others
+
+
+def _accumulated(transforms: Sequence[Pass], count: int | None) -> Sequence[Pass]:
+    """Return *transforms* with the pass that makes a step of *count* microbatches.
+
+    Raises:
+        UsageError: passes say another number, or two of them accumulate.
+
+    """
+    said = [p for p in transforms if _microbatches(p)]
+    if len(said) > 1:
+        names = " and ".join(p.name for p in said)
+        msg = f"{names} both say how many microbatches a step has: leave one out"
+        raise UsageError(msg)
+    if count is not None and said and _microbatches(said[0]) != count:
+        msg = (
+            f"--accumulate {count} beside {format_pipeline(said)}: expected the same "
+            "number of microbatches, or one of the two alone"
+        )
+        raise UsageError(msg)
+    if count in (None, 1) or said:
+        return transforms
+    added = make_pass("accumulate-gradients", f"microbatches={count}")
+    return [*transforms, added]
+
+
+def _microbatches(p: Pass) -> int:
+    """Return how many microbatches a pass adds gradients up over; 0 for another."""
+    if is_a(p, "accumulate-gradients") or is_a(p, "pipeline-parallel"):
+        return p.microbatches
+    return 0
+
+
+def microbatches_of(transforms: Sequence[Pass]) -> int:
+    """Return how many microbatches a rank computes, each of the model's own batch."""
+    found = (p.microbatches for p in transforms if is_a(p, "accumulate-gradients"))
+    return max(found, default=1)
 
 
 def check_step(request: Request, transforms: Sequence[Pass]) -> None:
@@ -59,7 +96,10 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
     """
     wanted: list[Pass] = [*conversions(request.dtype)]
     step = next((p for p in transforms if is_a(p, "training")), None)
-    optimizer = request.optimizer
+    optimizer, count = request.optimizer, request.accumulate
+    said = max(map(_microbatches, transforms), default=0) or 1
+    if count not in (None, said):
+        wanted.append(make_pass("accumulate-gradients", f"microbatches={count}"))
     if request.mode == TRAINING and step is None:
         wanted.append(make_pass("training"))
     elif step is not None and optimizer not in (None, step.optimizer):
@@ -84,19 +124,20 @@ def conversions(dtype: str) -> list[precision.ConvertDtype]:
 
 
 def split_passes(
-    texts: Sequence[str], ranks: int | None = None
+    texts: Sequence[str], ranks: int | None = None, accumulate: int | None = None
 ) -> tuple[list[Pass], list[str]]:
     """Take apart what `--pass` says: what `load` needs, and what `analyze` does.
 
     Transforms change the graph, once for all targets, so they belong to loading. Those
-    that share a model have *ranks* where they do not say theirs.
+    that share a model have *ranks* where they do not say theirs, and those that
+    accumulate gradients *accumulate* microbatches.
 
     Raises:
         UsageError: a pass or an option is unknown.
 
     """
     requests = [request for text in texts for request in read_pipeline(text)]
-    made = made_passes(requests, ranks)
+    made = made_passes(requests, ranks, accumulate)
     transforms: list[Pass] = [p for p in made if isinstance(p, Transform)]
     others = [
         request.text
@@ -178,12 +219,22 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
 
 
 def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
-    """Refuse passes that change forward where PyTorch recorded backward with it.
+    """Refuse passes that do not go with a backward pass that PyTorch recorded.
+
+    They change forward, or run it several times.
 
     Raises:
         UsageError: there is one.
 
     """
+    if mode == TRAINING and any(is_a(p, "accumulate-gradients") for p in transforms):
+        msg = (
+            f"{name} is recorded with PyTorch's own backward pass: write the loop over "
+            "microbatches yourself (perfc.from_torch(..., step=...)), let perfc derive "
+            "backward (--pass training, without --mode training), or save "
+            "torch.export.export(module, arguments) as a .pt2 file and give that"
+        )
+        raise UsageError(msg)
     sharing = [p for p in transforms if isinstance(p, Transform) and p.shares]
     if mode == TRAINING and sharing:
         msg = (
@@ -224,3 +275,15 @@ def remarked(program: Program) -> Program:
     )
     note = Diagnostic(Level.NOTE, "training-step", message)
     return attrs.evolve(program, diagnostics=(*program.diagnostics, note))
+
+
+def dtype_of(transforms: Sequence[Pass]) -> str:
+    """Return the dtype that transforms convert a model to; empty if none do."""
+    names = [p.dtype_name for p in transforms if is_a(p, "convert-dtype")]
+    return names[-1] if names else ""
+
+
+def computes_in(transforms: Sequence[Pass]) -> str:
+    """Return the dtype that transforms let a model compute in, FSDP's as well."""
+    gathered = [p.param_dtype for p in transforms if is_a(p, "fsdp")]
+    return dtype_of(transforms) or "".join(gathered[-1:])

@@ -10,20 +10,33 @@ from perfc.passes import Pass, Transform
 from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import PassRequest
 
+_ACCUMULATING = ("accumulate-gradients", "pipeline-parallel")
+"""Passes that add gradients up over microbatches."""
 
-def made_passes(requests: Sequence[PassRequest], ranks: int | None) -> list[Pass]:
+
+def made_passes(
+    requests: Sequence[PassRequest], ranks: int | None, accumulate: int | None
+) -> list[Pass]:
     """Make passes; those that share a model have the ranks that others leave.
+
+    Args:
+        requests: What is asked for.
+        ranks: Ranks of the run, if that is said.
+        accumulate: Microbatches of passes that do not say theirs, if that is said.
 
     Raises:
         UsageError: an option is missing, or *ranks* do not say it.
 
     """
-    return [
-        request.make(ranks=_left(request, requests, ranks))
-        if ranks is not None and _is_open(request)
-        else request.make()
-        for request in requests
-    ]
+    made: list[Pass] = []
+    for request in requests:
+        settings: dict[str, int] = {}
+        if ranks is not None and _is_open(request):
+            settings["ranks"] = _left(request, requests, ranks)
+        if accumulate is not None and is_a(request.cls, *_ACCUMULATING):
+            settings["microbatches"] = accumulate
+        made.append(request.make(**settings))
+    return made
 
 
 def _is_open(request: PassRequest) -> bool:

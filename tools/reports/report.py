@@ -267,6 +267,7 @@ class Report(VerbResult):
     @property
     def header(self) -> Json:
         """What was asked, and the answer in a few numbers."""
+        parts = self.model.microbatches
         return {
             "tool": {"name": "perfc", "version": _version()},
             "model": {
@@ -278,6 +279,7 @@ class Report(VerbResult):
                 "dtype": self.dtype,
                 "inputs": self.inputs,
                 "inputs_from": self.run.inputs_from,
+                **({"microbatches": parts} if parts > 1 else {}),
             },
             "target": {
                 "name": self.target.name,

@@ -156,6 +156,8 @@ def _title(report: Json) -> str:
     model, target = report["model"], report["target"]
     batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
     ranks = world_size(report)
+    count = model.get("microbatches", 1)
+    batch += [f"{count:,} microbatches"] if count > 1 else []
     batch += [f"{ranks:,} ranks"] if ranks > 1 else []
     parts = [model["name"], *batch, model["mode"], model["dtype"], target["name"]]
     parts += [report["runtime"], f"host profile {target['profile']}"]

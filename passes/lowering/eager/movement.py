@@ -193,8 +193,18 @@ def same_copy_launch(site: Site, tensor: Tensor) -> Launch:
     return memcpy_launch(tensor.nbytes, "d2d", pinned=True, dtype=dtype)
 
 
+def _next_input(site: Site) -> Eager:
+    """Copy what an input is in another microbatch, from where inputs are."""
+    dtype = dtype_name(site.out.type.dtype)
+    pinned = site.settings.inputs == "host-pinned"
+    copied = memcpy_launch(site.out.nbytes, "h2d", pinned=pinned, dtype=dtype)
+    return Eager("aten::to", (copied,) if site.out.nbytes else ())
+
+
 def _copy(site: Site) -> Eager:
     x, out = site.operands[0], site.out
+    if site.attributes.flag("input"):
+        return _next_input(site)
     if site.attributes.flag("unless_contiguous") and x.contiguous:
         return Eager("aten::contiguous")
     spaces = (x.type.space, out.type.space)

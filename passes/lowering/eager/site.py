@@ -164,6 +164,7 @@ class Settings:
         system: The nodes and the network around the device, if there are any.
         gpu: Where TF32 is allowed, by whose prices cuDNN chooses between it and fp32.
         attention: Which kernels attention is to run by; `auto` for PyTorch's choice.
+        inputs: Where inputs are when they are wanted, one of `INPUTS`.
 
     """
 
@@ -181,6 +182,7 @@ class Settings:
     system: System | None = None
     gpu: Target | None = attrs.field(default=None, eq=_digest, repr=False)
     attention: str = ATTENTION_KERNELS[0]
+    inputs: str = "host-pinned"
 
     def gemm_math(self, dtype: DType) -> str:
         """Return the math mode of GEMMs and convolutions."""

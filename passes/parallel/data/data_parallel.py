@@ -8,13 +8,14 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
+from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.node_kinds import (
     is_collective,
     updates_rows,
 )
 from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import PassContext, Transform
+from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     BACKWARD,
@@ -23,6 +24,7 @@ from perfc.passes.graphs import (
     is_training_step,
     typed,
 )
+from perfc.passes.kinds import is_a
 from perfc.passes.parallel.data.buffer_broadcast import BufferBroadcast
 from perfc.passes.parallel.data.gradient_buckets import Limits, Reduction, fill_buckets
 from perfc.passes.parallel.data.replicas import repeated
@@ -90,6 +92,12 @@ class DataParallel(Transform):
         if not (self.bucket_mb > 0 and self.first_bucket_mb > 0):
             msg = f"buckets of {self.name}: expected more than 0 MiB"
             raise UsageError(msg)
+
+    def precedes(self, other: Pass) -> bool:
+        """Precede what repeats a microbatch where each adds its gradients up."""
+        if is_a(other, "accumulate-gradients"):
+            return not other.is_late
+        return super().precedes(other)
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Reduce the gradients of every rank class, and multiply the ranks."""
@@ -215,7 +223,10 @@ def _is_summed(value: Value) -> bool:
             return True
         if _is_sharded(node) or is_collective(node):
             return False
-        source = node.operands[0] if node.op in ("alias", "copy") else None
+        if node.location.origin == ACCUMULATE_GRAD:
+            source = node.operands[-1]  # the first is the sum so far
+        else:
+            source = node.operands[0] if node.op in ("alias", "copy") else None
     return True
 
 

@@ -11,7 +11,7 @@ import attrs
 from perfc.ir import AnyKey, Graph, Program, UsageError, Value, spend
 from perfc.ir.copying import bound_copy
 from perfc.ir.dims import Dim, Expr, evaluate
-from perfc.ir.program import RankClass
+from perfc.ir.program import MAX_MICROBATCHES, RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -42,9 +42,6 @@ from perfc.passes.parallel.pipeline.stage_writer import Plan, StageWriter
 
 _MICROBATCH, _OTHER = 64, 256
 """Numbers of symbols that have none yet, where work is compared: samples, others."""
-
-MAX_MICROBATCHES = 4096
-"""More are a mistake: every one has its nodes."""
 
 
 @attrs.frozen

@@ -96,6 +96,18 @@ def test_recorded_backward_is_not_shared(
     assert "training · fp32" in done.out
 
 
+def test_recorded_backward_is_not_repeated(command: Command, model: str) -> None:
+    """Microbatches of a recorded step are its own; a derived one has them."""
+    options = ("--target", "a100", "--accumulate", "2")
+    done = command("analyze", f"{model}:small", "--mode", "training", *options)
+
+    assert 2 == done.code
+    assert "write the loop over microbatches yourself (perfc.from_torch(" in done.error
+    done = command("analyze", f"{model}:small", "--pass", "training", *options)
+    assert 0 == done.code, done.err
+    assert "2 microbatches · training" in done.out
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "amp-bf16"])
 def test_factory_is_recorded_in_its_type(
     command: Command, model: str, dtype: str
