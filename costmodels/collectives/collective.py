@@ -164,11 +164,9 @@ class CollectiveModel:
             mine = collective_rows(target.collectives)
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
-            own = _links_for(mine, links, target)
-            held, free = (
-                mine.isotonic_log_factor(c, own, p),
-                mine.log_factor(c, own, p),
-            )
+            here = _links_for(mine, links, target)
+            held = mine.isotonic_log_factor(c, here, p)
+            free = mine.log_factor(c, here, p)
             seconds *= np.exp(np.where(told, free, held))
             known |= mine.covers(c)
             told[:] = True
