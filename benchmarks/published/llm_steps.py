@@ -26,7 +26,6 @@ from pathlib import Path
 import attrs
 import numpy as np
 from numpy.typing import NDArray
-from step_errors import print_errors
 
 import perfc
 from perfc.costmodels import load_target
@@ -38,6 +37,9 @@ from perfc.passes import Fsdp, Pass
 from perfc.passes.precision import ConvertDtype
 from perfc.passes.training import CheckpointActivations, Training
 from perfc.tools.models import Dimensions, parallel_passes, prepare, training_passes
+
+sys.path.append(str(Path(__file__).parents[1]))
+from published.step_errors import print_errors
 
 SIZES = {"mpt-1b": (2048, 16, 24), "mpt-7b": (4096, 32, 32), "mpt-30b": (7168, 56, 48)}
 """Elements of a position's vector, heads, layers."""

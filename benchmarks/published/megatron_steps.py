@@ -34,7 +34,9 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from megatron_gpt import (
+
+sys.path.append(str(Path(__file__).parents[1]))
+from published.megatron_gpt import (
     SEQ,
     Setting,
     all_reduce_s,
@@ -43,7 +45,7 @@ from megatron_gpt import (
     parameters_of,
     vocabulary,
 )
-from step_errors import print_errors
+from published.step_errors import print_errors
 
 SPEEDS = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
 PAUSES_S = tuple(n * 5e-5 for n in range(11))

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Program, UsageError
+from perfc.ir import AnyKey, Program, TaskKind, UsageError
 from perfc.ir.launch import ResourceKind
 from perfc.passes import timing
 from perfc.passes.base import Pass, PassContext
@@ -58,7 +58,8 @@ class StreamSchedule(Pass):
         duration_s = task_durations(hosted, costs)
         timeline = link(hosted, ctx.target)
         first = self._first(timeline)
-        if self.contention and any(members for _, members in timeline.stages):
+        collective = any(TaskKind.COLLECTIVE in graph.kind for graph in timeline.graphs)
+        if self.contention and collective:
             demands = timing.demands_of(timeline, costs, ctx.target, first)
             shared = timing.share(timeline, duration_s, demands)
             timeline, duration_s = timing.with_waits(timeline, shared), shared.taken_s

@@ -303,7 +303,7 @@ class _Fusion:
         """Place what two groups become, before the groups that need it."""
         start, *_, last = sorted((self._place[kept], self._place.pop(gone)))
         part = self._order[start : last + 1]
-        others = [g for g in part if g not in {None, kept, gone}]
+        others = [g for g in part if g is not None and g is not kept and g is not gone]
         moved = [g for g in others if g not in later]
         moved += [kept, *(g for g in others if g in later)]
         self._order[start : last + 1] = moved + [None] * (len(part) - len(moved))
