@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.ratios import rounded, truncated
-from perfc.ir.ops.rules import OPTIONAL_TEXT, no_work, require_equal, touch_all
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_TEXT,
+    no_work,
+    require_equal,
+    touch_all,
+)
 from perfc.ir.record import Record
 from perfc.ir.types import MAX_RANK, DType, TensorType
 
@@ -40,7 +46,11 @@ CAST = OpDef(
     arity=(1, 1),
     infer=_infer_cast,
     work=touch_all,
-    attributes={"dtype": (DType,), "stream": OPTIONAL_TEXT},
+    attributes={
+        "dtype": (DType,),
+        "stream": OPTIONAL_TEXT,
+        "cached": OPTIONAL_BOOL,  # autocast keeps it to the end of forward
+    },
     traits=frozenset({Trait.CONVERTS, Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
     summary="another element type, on a `stream` of its own if it says so",
 )

@@ -155,6 +155,7 @@ class Backward:
         parameters: Those at which the walk ends.
         tables: What becomes of the gradients of tables.
         kept: Gradients of the steps before, by parameter, which new ones are added to.
+        main: Sums in a wider type, by parameter, to which gradients are added at once.
         unknown: Names of ops without a rule that were met, and their first result.
 
     """
@@ -165,6 +166,7 @@ class Backward:
     parameters: frozenset[Value]
     tables: Tables
     kept: Mapping[Value, Value] = attrs.field(factory=dict[Value, Value])
+    main: Mapping[Value, Value] = attrs.field(factory=dict[Value, Value])
     unknown: dict[str, Value] = attrs.field(factory=dict[str, Value], init=False)
     _pending: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
     _views: set[Value] = attrs.field(factory=set[Value], init=False)
@@ -387,8 +389,14 @@ class Backward:
             owned = tape.node("alias", (grad,), [name], {"call": DETACH})
         else:
             owned = tape.node("copy", (grad,), [name], {})
+        found = owned.results[0]
+        main = self.main.get(parameter)
+        if main is not None:
+            name = tape.graph.fresh_name(f"{main.name}.add")
+            in_place: dict[str, AttrValue] = {"in_place": True}
+            found = tape.node("add", (main, found), [name], in_place).results[0]
         tape.location = here
-        return owned.results[0]
+        return found
 
 
 def _arrives_as_view(grad: Value) -> bool:

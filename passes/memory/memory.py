@@ -26,6 +26,7 @@ from perfc.ir import (
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.node_kinds import (
+    is_cast,
     is_concat,
     is_constant,
     is_free,
@@ -67,7 +68,8 @@ class Memory(Pass):
     written operand and the result are one storage. Of the ops of a generated kernel,
     only those have results that the kernel writes. Parameters, the states of the
     optimizer, the constants that kernels read, and the BLAS workspace (with a target)
-    stay. What backward reads of forward lives till then. Gradients that the optimizer
+    stay. What backward reads of forward lives till then, and weights that autocast has
+    cast to the end of forward. Gradients that the optimizer
     reads live to the end of the iteration: the next one begins with `zero_grad`. States
     that backward adds to are gradients, too, which `zero_grad` does not free. Sums of
     microbatches are gradients; those that ranks add up live until they have.
@@ -187,6 +189,7 @@ class _Storages:
     def buffers(self, target: Target | None) -> list[BufferRow]:
         """Return the storages, in the order in which they are allocated."""
         made = self._made()
+        self._keep_cached()
         end, gradients = len(self.nodes), self._gradients()
         states = self.graph.states  # gradients among them are zeroed, and not freed
         placed = tables_off_device(self.graph)
@@ -264,6 +267,20 @@ class _Storages:
             last[owner.get(value, value)] = len(self.nodes)
         self._read_parts(self.graph.outputs, len(self.nodes))
         return made
+
+    def _keep_cached(self) -> None:
+        """Let what autocast caches live until its context ends: with the forward pass.
+
+        Its cache holds casts of weights; backward reads those that it has saved.
+        """
+        end = len(self.nodes) - 1
+        for index in range(len(self.nodes) - 1, -1, -1):
+            node = self.nodes[index]
+            if node.location.phase in (_BACKWARD, _OPTIMIZER):
+                end = index - 1
+            elif is_cast(node) and node.attributes.get("cached"):
+                (cast,) = node.results
+                self.last[cast] = max(self.last.get(cast, index), end)
 
     def _read_parts(self, values: Iterable[Value], index: int) -> None:
         for value in values:

@@ -187,6 +187,9 @@ class _Autocast:
         assert value.type is not None  # noqa: S101 - the fact TYPED says so
         name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
         attributes = Record({"dtype": dtype})
+        weight = value in self._parameters and value not in self.graph.untrained
+        if weight and dtype == self.low:
+            attributes = attributes.updated(cached=True)
         added = self.graph.add(
             "cast", [value], [name], attributes, location=node.location
         )

@@ -108,9 +108,11 @@ class Sums:
 
 def _is_alike(graph: Graph, node: Node, known: Mapping[Value, tuple[Dim, ...]]) -> bool:
     """Whether a node is the same for all: a constant, known integers, a zeroed sum."""
-    if node.location.phase == OPTIMIZER or not node.results:
+    if node.location.phase == OPTIMIZER:
         return False
-    if is_constant(node) or all(value in known for value in node.results):
+    if is_constant(node):
+        return True
+    if node.results and all(value in known for value in node.results):
         return True
     zeroed = bool(node.attributes.get("in_place")) and bool(node.operands)
     return zeroed and set(graph.states).issuperset(node.operands)

@@ -14,9 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, AttrValue, DType, TensorType, Value
+from perfc.ir import (
+    DTYPES,
+    AttrValue,
+    DType,
+    Graph,
+    TensorType,
+    UsageError,
+    Value,
+)
 from perfc.ir.location import Location
 from perfc.ir.ops.optimizer import state_types
+from perfc.ir.support import UnsupportedModelError
 from perfc.ir.types import MemorySpace
 from perfc.passes.autodiff import Rows
 from perfc.passes.graphs import (
@@ -50,22 +59,55 @@ class _Step:
     Attributes:
         tape: Where it is written.
         kind: The optimizer.
+        copies: Parameters by the masters that stand for them.
 
     """
 
     tape: Tape
     kind: str
+    copies: dict[Value, Value] = attrs.field(factory=dict["Value", "Value"])
 
     def states(self, parameters: Sequence[Value], name: str) -> list[Value]:
         """Declare a state like each parameter."""
-        graph = self.tape.graph
-        return [declare_state(graph, p, name, typed(p)) for p in parameters]
+        graph, copies = self.tape.graph, self.copies
+        return [
+            declare_state(graph, copies.get(p, p), name, typed(p)) for p in parameters
+        ]
+
+    def masters(self, parameters: Sequence[Value]) -> list[Value]:
+        """Declare a master of each parameter, in fp32."""
+        made: list[Value] = []
+        for p in parameters:
+            type_ = attrs.evolve(typed(p), dtype=WIDE)
+            made.append(declare_state(self.tape.graph, p, "master", type_))
+        self.copies.update(zip(made, parameters, strict=True))
+        return made
+
+    def widened(self, grads: Sequence[Value]) -> list[Value]:
+        """Write gradients in fp32; those that are stay."""
+        made: list[Value] = []
+        for grad in grads:
+            self.tape.stem = grad.name
+            narrow = typed(grad).dtype != WIDE
+            made.append(self.tape.op("cast", grad, dtype=WIDE) if narrow else grad)
+        return made
+
+    def copy_back(self, masters: Sequence[Value], *, foreach: bool) -> None:
+        """Write masters over the parameters that they stand for."""
+        params = [self.copies[master] for master in masters]
+        if foreach:
+            self.update("copy", params, masters)
+            return
+        for param, master in zip(params, masters, strict=True):
+            self.change("assign", param, master)
 
     def counts(self, parameters: Sequence[Value], space: MemorySpace) -> list[Value]:
         """Declare the count of steps of each parameter."""
         type_ = TensorType(DTYPES["f32"], (), space)
-        graph = self.tape.graph
-        return [declare_state(graph, p, "step", type_) for p in parameters]
+        graph, copies = self.tape.graph, self.copies
+        return [
+            declare_state(graph, copies.get(p, p), "step", type_) for p in parameters
+        ]
 
     def host(self, call: str, *operands: Value) -> None:
         """Write a call on tensors of the host."""
@@ -99,12 +141,27 @@ class _Step:
         return made.results
 
 
-def write_step(
-    tape: Tape, kind: str, found: Parameters, *, fused: bool, foreach: bool = True
+def write_step(  # noqa: PLR0913 - of what, and how
+    tape: Tape,
+    kind: str,
+    found: Parameters,
+    *,
+    fused: bool,
+    foreach: bool = True,
+    masters: bool = False,
 ) -> None:
     """Append one step of an optimizer over all parameters that have gradients.
 
-    Without *foreach* parameters are updated one by one, which `ONE_BY_ONE` can.
+    Args:
+        tape: Where to.
+        kind: The optimizer.
+        found: What is updated.
+        fused: Whether one kernel updates all.
+        foreach: Whether, if not, functions over lists do; else parameters are updated
+            one by one, which `ONE_BY_ONE` can.
+        masters: Whether parameters of 16 bits are updated as copies in fp32, which are
+            copied back.
+
     """
     tape.location = Location(phase=OPTIMIZER)
     step = _Step(tape, kind)
@@ -113,6 +170,10 @@ def write_step(
         grads = [found.grads[p] for p in params if p in found.grads]
         dense = [p for p in params if p in found.grads]
         tables = [p for p in params if p in found.rows]
+        kept: list[Value] = []
+        if masters and dense and is_narrow(dense[0]):
+            grads = step.widened(grads)
+            kept = dense = step.masters(dense)
         if fused and dense:
             _write_fused(step, dense, grads)
         elif dense and foreach and (not tables or kind == ROWWISE):
@@ -122,6 +183,59 @@ def write_step(
                 _SINGLE[kind](step, parameter, grad)
         for table in tables:
             _write_rows(step, table, found.rows[table])
+        if kept:
+            step.copy_back(kept, foreach=foreach)
+
+
+WIDE = DTYPES["f32"]
+"""Type of masters and of main gradients."""
+
+
+def is_narrow(parameter: Value) -> bool:
+    """Whether a parameter is of a type that masters are kept for: floats of 16 bits."""
+    dtype = typed(parameter).dtype
+    return dtype.is_float and dtype.bits == WIDE.bits // 2
+
+
+def check_masters(graph: Graph, found: Parameters) -> None:
+    """Refuse masters of what has none.
+
+    Raises:
+        UsageError: no parameter is of 16 bits.
+        UnsupportedModelError: the gradient of one is sparse.
+
+    """
+    if not any(map(is_narrow, (*found.grads, *found.rows))):
+        msg = (
+            f"masters=fp32: no trained parameter of {graph} is of 16 bits; give "
+            "--dtype bf16 or fp16 (autocast leaves parameters in fp32: they need none)"
+        )
+        raise UsageError(msg)
+    table = next(filter(is_narrow, found.rows), None)
+    if table is not None:
+        msg = (
+            f"{table} has sparse gradients, which no optimizer takes for masters; give "
+            "sparse-gradients=never"
+        )
+        raise UnsupportedModelError(msg)
+
+
+def main_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
+    """Declare gradients in fp32 that stay, and zero them at once; return them.
+
+    As the gradient buffers of Megatron-LM's `DistributedDataParallel`: what zeroes them
+    stands in front of backward, and belongs to it.
+    """
+    tape.location = Location(phase=BACKWARD)
+    main: dict[Value, Value] = {}
+    for parameter in parameters:
+        if typed(parameter).numel != 0:
+            type_ = attrs.evolve(typed(parameter), dtype=WIDE)
+            main[parameter] = declare_state(tape.graph, parameter, "main_grad", type_)
+    if main:
+        zeroed: dict[str, AttrValue] = {"kind": "zero", "lists": 1, "in_place": True}
+        tape.effect("foreach", list(main.values()), "zero_grad.zero", **zeroed)
+    return main
 
 
 def zero_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:

@@ -41,6 +41,9 @@ from perfc.passes.training.optimizer import (
     ROWWISE,
     TAKE_ROWS,
     Parameters,
+    check_masters,
+    is_narrow,
+    main_gradients,
     write_step,
     zero_gradients,
 )
@@ -57,6 +60,9 @@ from perfc.passes.training.prepare import (
 _NEVER = ", or give --pass 'training{sparse-gradients=never}'"
 SPARSE = (AUTO, "always", "never")
 """Values of `sparse-gradients`: tables that get sparse gradients."""
+
+WIDTHS = ("", "fp32")
+"""Values of `masters` and `main-grads`: none, or of this type."""
 
 
 @attrs.frozen
@@ -87,6 +93,13 @@ class Training(Transform):
         kept_gradients: Whether gradients stay from step to step, zeroed one by one
             before backward, as `zero_grad(set_to_none=False)` does, PyTorch's default
             until 2.0, and are added to; else each step makes new ones.
+        masters: `fp32`: the optimizer steps on copies of the parameters of 16 bits, its
+            states and gradients have their type, and they are copied back, as
+            mixed-precision optimizers of Megatron-LM, DeepSpeed and Apex do. PyTorch's
+            own keep none, which is the default.
+        main_grads: `fp32`: gradients of such parameters are added to sums in fp32 as
+            soon as they are made, which stay from step to step and are zeroed, as
+            Megatron-LM's `main_grad`.
         atomic_updates: Whether batched lookups update their tables in one kernel that
             adds lookup by lookup (`sgd`), as the batched embedding of DLRM before
             fbgemm did, whose kernels sort the lookups first.
@@ -116,6 +129,8 @@ class Training(Transform):
     read_loss: bool = False
     kept_gradients: bool = False
     atomic_updates: bool = False
+    masters: str = ""
+    main_grads: str = ""
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -123,10 +138,21 @@ class Training(Transform):
             ("optimizer", self.optimizer, OPTIMIZERS),
             ("loss", self.loss, (AUTO, *LOSSES)),
             ("sparse-gradients", self.sparse_gradients, SPARSE),
+            ("masters", self.masters, WIDTHS),
+            ("main-grads", self.main_grads, WIDTHS),
         ):
             if value not in known:
-                msg = f"{option}={value!r} of {self.name}: expected {', '.join(known)}"
+                listed = ", ".join(filter(None, known))
+                msg = f"{option}={value!r} of {self.name}: expected {listed}"
                 raise UsageError(msg)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        """Refuse options that do not go with each other."""
+        if self.main_grads and (not self.masters or self.kept_gradients):
+            what = "without kept-gradients" if self.masters else "with masters=fp32"
+            msg = f"main-grads={self.main_grads} of {self.name} goes {what}"
+            raise UsageError(msg)
         if self.sparse_gradients == "always" and self.optimizer not in TAKE_ROWS:
             msg = (
                 f"{self.optimizer} takes no sparse gradients, as in PyTorch; "
@@ -188,7 +214,7 @@ class Training(Transform):
     def _changes_the_step(self) -> bool:
         given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
         loop = self.late_labels or self.read_loss or self.kept_gradients
-        return given or loop or self.atomic_updates
+        return given or loop or self.atomic_updates or bool(self.main_grads)
 
     def _derive(self, tape: Tape, ctx: PassContext, *, from_file: bool) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
@@ -215,9 +241,9 @@ class Training(Transform):
         if self.read_loss:
             tape.effect("item", (loss,), f"{LOSS}.item")
         needing |= needs_gradient(graph, frozenset(parameters))
-        kept = self._kept(tape, loss, parameters, tables)
+        kept, main = self._kept(tape, loss, parameters, tables)
         backward = Backward(
-            tape, GRADIENT_RULES, needing, frozenset(parameters), tables, kept
+            tape, GRADIENT_RULES, needing, frozenset(parameters), tables, kept, main
         )
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
@@ -228,19 +254,23 @@ class Training(Transform):
 
     def _kept(
         self, tape: Tape, loss: Value, parameters: Iterable[Value], tables: Tables
-    ) -> dict[Value, Value]:
-        """Zero the gradients that the step before has left, where they stay."""
-        if not self.kept_gradients:
-            return {}
+    ) -> tuple[dict[Value, Value], dict[Value, Value]]:
+        """Zero the gradients that stay: those of the step before, and main ones."""
+        if not self.kept_gradients and not self.main_grads:
+            return {}, {}
         reached = _reached(tape.graph, loss, fused=bool(tables.fused))
-        return zero_gradients(
-            tape, [p for p in parameters if p in reached and p not in tables.rows]
-        )
+        dense = [p for p in parameters if p in reached and p not in tables.rows]
+        if self.main_grads:
+            return {}, main_gradients(tape, [p for p in dense if is_narrow(p)])
+        return zero_gradients(tape, dense), {}
 
     def _write_step(self, tape: Tape, found: Parameters) -> None:
         kind, fused, foreach = self.optimizer, self.fused, self.foreach
         require_updated_in_place(tape.graph, {*found.grads, *found.rows})
-        write_step(tape, kind, found, fused=fused, foreach=foreach)
+        if self.masters:
+            check_masters(tape.graph, found)
+        masters = bool(self.masters)
+        write_step(tape, kind, found, fused=fused, foreach=foreach, masters=masters)
 
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:
         graph = tape.graph

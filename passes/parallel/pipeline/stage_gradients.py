@@ -69,7 +69,8 @@ def _parts(stages: Stages, value: Value) -> dict[int, Value]:
     """Return the part that each stage adds to a gradient.
 
     Raises:
-        UnsupportedModelError: a stage adds to it twice, another in between.
+        UnsupportedModelError: a stage adds to it twice, another in between, or it is
+            added to one that stays.
 
     """
     node = value.producer
@@ -77,7 +78,14 @@ def _parts(stages: Stages, value: Value) -> dict[int, Value]:
         msg = f"gradient {value} is made by no stage"
         raise UnsupportedModelError(msg)
     if node.location.origin == ACCUMULATE_GRAD:
-        return _parts(stages, node.operands[0])
+        made, *others = reversed(node.operands)
+        if others:
+            msg = (
+                f"{value} is added to a gradient that stays (kept-gradients or "
+                "main-grads of training), which pipeline-parallel does not take"
+            )
+            raise UnsupportedModelError(msg)
+        return _parts(stages, made)
     if node.op != "add" or len(stages.graph.uses(value)) > 1:
         return {stages.of[node]: value}
     if any(stages.stage(operand) is None for operand in node.operands):
@@ -200,6 +208,7 @@ def updates_of(
     graph = stages.graph
     owners: dict[Value, Value] = {parameter: parameter for parameter in held}
     owners.update(_owners_of_states(graph))
+    owners.update(_owners_of_gradients(graph))
     for node in graph:
         if node.location.phase != OPTIMIZER or is_constant(node):
             continue
@@ -237,6 +246,17 @@ def _chosen(
         return values if columns or not values else ()
     kept = frozenset(columns)
     return [value for place, value in enumerate(values) if place % width in kept]
+
+
+def _owners_of_gradients(graph: Graph) -> Iterator[tuple[Value, Value]]:
+    """Yield each gradient of backward and the parameter that it is named for."""
+    parameters = {parameter.name: parameter for parameter in graph.parameters}
+    for node in graph:
+        if node.location.origin == ACCUMULATE_GRAD:
+            for value in node.results:
+                owner = parameters.get(value.name.rpartition(".grad")[0])
+                if owner is not None:
+                    yield value, owner
 
 
 def _owners_of_states(graph: Graph) -> Iterator[tuple[Value, Value]]:
