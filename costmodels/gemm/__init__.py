@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         TF32,
         GemmParameters,
         is_wide,
+        kernels_of,
         simt_parameters,
         tensor_parameters,
     )
@@ -57,6 +58,7 @@ else:
                 "TENSOR_KERNELS",
                 "TF32",
                 "is_wide",
+                "kernels_of",
                 "simt_parameters",
                 "tensor_parameters",
             ),
@@ -90,6 +92,7 @@ __all__ = [
     "gemms_of",
     "has_network",
     "is_wide",
+    "kernels_of",
     "math_second",
     "math_seconds",
     "ranged",

@@ -37,6 +37,7 @@ from perfc.costmodels.gemm.parameters import (
     GemmParameters,
     has_own,
     is_wide,
+    kernels_of,
     simt_parameters,
     tensor_parameters,
 )
@@ -301,8 +302,9 @@ def _tensor_machine(
 def own_parameters(target: Target, own: int) -> GemmParameters:
     """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
     kernels, device = TENSOR_KERNELS[own], target.device
-    found = tensor_parameters(device.architecture, kernels)
-    if kernels != UNALIGNED or has_own(device.architecture, kernels):
+    architecture = kernels_of(target)
+    found = tensor_parameters(architecture, kernels)
+    if kernels != UNALIGNED or has_own(architecture, kernels):
         return found
     efficiency = UNALIGNED_EFFICIENCY[device.compute_capability]
     return attrs.evolve(found, tile_efficiency=efficiency)

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from tests.costmodels.signatures import gemm
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
-from perfc.costmodels.gemm import GEMM, Gemms, tensor_parameters, tensor_seconds
+from perfc.costmodels.gemm import (
+    GEMM,
+    Gemms,
+    kernels_of,
+    tensor_parameters,
+    tensor_seconds,
+)
 
 H100 = load_target("h100")
 SIZES = st.integers(1, 9000)
@@ -49,6 +55,39 @@ def test_kernels_that_share_loads_are_faster(size: int) -> None:
     older = attrs.evolve(H100, device=device)
 
     assert one_gemm(size, size, size, H100) < one_gemm(size, size, size, older)
+
+
+def _tflops(name: str, side: int) -> float:
+    """Return the rate of a square bf16 GEMM."""
+    kernel = gemm(side, side, side, dtype="bf16", math="bf16")
+    seconds = GEMM.estimate(KernelTable([kernel]), load_target(name)).seconds[0]
+    return 2 * side**3 / float(seconds) * 1e-12
+
+
+def test_blackwell_of_data_centers_computes_as_hopper() -> None:
+    """Its GEMMs reach as large a share of the peak as those of H200, within a tenth."""
+    shares = [
+        _tflops(name, 8192) / (load_target(name).peak("bf16") * 1e-12)
+        for name in ("b200", "h200")
+    ]
+
+    assert pytest.approx(shares[1], rel=0.1) == shares[0]
+    assert kernels_of(load_target("b200")) == "Hopper"
+
+
+@pytest.mark.parametrize(
+    ("side", "tflops"), [(2048, (285, 289)), (4096, (368, 391)), (8192, (332, 350))]
+)
+def test_blackwell_of_workstations_computes_as_ada(
+    side: int, tflops: tuple[float, float]
+) -> None:
+    """Within a sixth of what PyTorch reached on an RTX PRO 6000, in fp16 and bf16.
+
+    Source: github.com/zzc0721/torch-performance-test-data/issues/160.
+    """
+    assert kernels_of(load_target("rtx-pro-6000")) == "Ada Lovelace"
+    least, most = tflops
+    assert least / 1.17 < _tflops("rtx-pro-6000", side) < most * 1.17
 
 
 def test_a_board_that_sustains_less_slows_down_long_gemms() -> None:
