@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         simt_second,
         simt_seconds,
         tensor_seconds,
+        tile_spread,
     )
     from perfc.costmodels.gemm.gemm import (
         GEMM,
@@ -62,7 +63,13 @@ else:
                 "simt_parameters",
                 "tensor_parameters",
             ),
-            "formula": ("Gemms", "simt_second", "simt_seconds", "tensor_seconds"),
+            "formula": (
+                "Gemms",
+                "simt_second",
+                "simt_seconds",
+                "tensor_seconds",
+                "tile_spread",
+            ),
             "residual": (
                 "Known",
                 "LONGER",
@@ -102,6 +109,7 @@ __all__ = [
     "sized",
     "tensor_parameters",
     "tensor_seconds",
+    "tile_spread",
     "without_beside",
     "without_beside_one",
 ]

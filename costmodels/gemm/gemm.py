@@ -22,7 +22,12 @@ from perfc.costmodels.gemm.formula import (
     tensor_seconds,
 )
 from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
-from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
+from perfc.costmodels.gemm.layouts import (
+    TRANSPOSED,
+    across,
+    is_across,
+    tensor_kernels,
+)
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
     BATCHED_FITTED_ON,
@@ -61,9 +66,6 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import imagined, is_imagined
-
-_TRANSPOSED = ("nt", "tn")
-"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
 
 
 @attrs.frozen
@@ -124,7 +126,7 @@ class GemmModel:
         size = _size_of(one, target)
         if size is None:
             return None
-        transposed = one.kernel.params.get("layout") in _TRANSPOSED
+        transposed = one.kernel.params.get("layout") in TRANSPOSED
         seconds = math_second(
             size,
             one.math,
@@ -270,7 +272,7 @@ def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
         np.stack(sizes),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
-        one_of(kernels.text("layout"), _TRANSPOSED),
+        one_of(kernels.text("layout"), TRANSPOSED),
         across(kernels),
         np.asarray(kernels.given("bias"), dtype=np.bool_),
         np.asarray(tensor_kernels(kernels.signatures, target, ARRAYS), dtype=np.intp),

@@ -6,15 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from perfc.costmodels.gemm.layouts import are_unaligned
+from perfc.costmodels.gemm.formula import tile_spread, tile_spreads
+from perfc.costmodels.gemm.layouts import TRANSPOSED, are_unaligned
+from perfc.costmodels.gemm.machine import Size
+from perfc.costmodels.gemm.parameters import SIMT_MODES
 from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
+    Flags,
+    Floats,
     IntervalGroup,
     KernelTable,
     OneGroup,
     OneSignature,
+    one_of,
 )
 from perfc.costmodels.machine import Target
 
@@ -36,7 +42,8 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
     odd = np.asarray(are_unaligned(kernels.signatures, target, ARRAYS) > 0)
     batched = (kernels.param("b") != 1) & ~odd
     widths = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
-    yield IntervalGroup((_BATCHED, ""), batched, widths)
+    spreads = _spreads(kernels, batched, target)
+    yield IntervalGroup((_BATCHED, ""), batched, widths, spreads)
     yield IntervalGroup((_single(target),), ~batched & ~odd, widths)
     yield IntervalGroup((_ODD,), odd)
 
@@ -47,8 +54,36 @@ def gemm_group(one: OneSignature, target: Target) -> OneGroup:
         return OneGroup((_ODD,))
     width = BEYOND if is_beyond(one, target) else 1.0
     if one.param("b") != 1:
-        return OneGroup((_BATCHED, ""), width)
+        return OneGroup((_BATCHED, ""), width, _spread(one, target))
     return OneGroup((_single(target),), width)
+
+
+def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:
+    """Return `tile_spread` of batches without tensor cores, 0 of others."""
+    spreads = np.zeros(len(kernels))
+    simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
+    turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
+    for transposed in (False, True):
+        rows = np.flatnonzero(simt & (turned == transposed))
+        if len(rows):
+            b, m, n, k = (kernels.param(name, 1.0)[rows] for name in "bmnk")
+            peaks = kernels.peak_flops_per_s(target)[rows]
+            size = Size(b, m, n, k, kernels.bytes[rows], peaks)
+            spreads[rows] = tile_spreads(size, target, transposed=transposed)
+    return spreads
+
+
+def _spread(one: OneSignature, target: Target) -> float:
+    """Return `tile_spread` of one GEMM."""
+    peak = target.device.flops_per_s.get(one.math, 0.0)
+    if one.math not in SIMT_MODES or not (peak and one.bytes):
+        return 0.0
+    b, m, n, k = (one.param(name, 1.0) for name in "bmnk")
+    if not (b and m and n and k):
+        return 0.0
+    size = Size(b, m, n, k, one.bytes, peak)
+    transposed = one.kernel.params.get("layout") in TRANSPOSED
+    return tile_spread(size, target, transposed=transposed)
 
 
 def _single(target: Target) -> str:

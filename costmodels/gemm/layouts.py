@@ -30,6 +30,9 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
 
+TRANSPOSED = ("nt", "tn")
+"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
+
 _LINE_BYTES, _LEAST_BYTES = 16, 4
 """What asynchronous copies to shared memory move at a time, at most and at least."""
 

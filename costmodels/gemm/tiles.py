@@ -73,6 +73,9 @@ BATCHED_TILES: Mapping[str, Tiles] = MappingProxyType(
 From the names of the kernels in NeuSight's measurements; Ada's from the same library.
 """
 
+NO_BATCHED_ROWS = frozenset({"8.6", "8.7", "8.9"})
+"""Compute capabilities whose `BATCHED_TILES` are those of others: no row shows them."""
+
 FULL_TILES: Mapping[str, Tiles] = MappingProxyType({"Volta": ((64, 64), (128, 32))})
 """Tiles of `BATCHED_TILES` left for batches of many tiles, of fewer all."""
 

@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeAlias, cast
 import attrs
 import numpy as np
 
+from perfc.costmodels.constants import constants
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import (
     FLOATS,
@@ -36,6 +37,9 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import SAME_KERNELS, Target
 from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
+
+Z90 = constants("kernels").number("z90")
+"""Standard deviations within which nine in ten lie, of a normal distribution."""
 
 SIZE = 1e8
 """Bytes that memory moves in the time of a kernel which errs as the file says."""
@@ -76,7 +80,7 @@ def with_intervals(
     if not any(known) or not len(kernels):
         return estimate
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    for op, stored, (suffixes, rows, widths) in _groups_of(kernels, target):
+    for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
         if (found := _of(known, op, stored, suffixes)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
             factors = np.exp(np.log(sizes) * found.stated[2])
@@ -87,6 +91,9 @@ def with_intervals(
                 ours = np.where(wider, shared[rows], ours)
                 theirs = np.where(wider, own[rows], theirs)
             shared[rows], own[rows] = ours, theirs
+        if np.any(spreads):
+            end = np.broadcast_to(spreads, len(kernels))[rows] * (1 / Z90)
+            own[rows] = np.sqrt(own[rows] * own[rows] + end * end)
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
 
 
@@ -154,12 +161,26 @@ def interval_of(
         group = brought
     stored = one.math if one.math == "tf32" else one.kernel.dtype
     find, sizes_per_s = target.once(_finder)
-    if (found := find(one.op, stored, group.suffixes)) is None:
-        return said
+    found = find(one.op, stored, group.suffixes)
+    shared, own = (
+        said
+        if found is None
+        else _sized(found, seconds * sizes_per_s, group.width, said)
+    )
+    if group.spread:
+        end = group.spread * (1 / Z90)
+        own = FLOATS.sqrt(own * own + end * end)
+    return shared, own
+
+
+def _sized(
+    found: _Found, size: float, width: float, said: tuple[float, float]
+) -> tuple[float, float]:
+    """Return shared and own of a kernel of a *size*, in `SIZE`, by what was found."""
     shared, own, power = found.stated
-    size = min(max(seconds * sizes_per_s, _LEAST), _MOST)
+    size = min(max(size, _LEAST), _MOST)
     factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-    factor *= group.width
+    factor *= width
     shared, own = shared * factor, own * factor
     if found.is_least and math.hypot(*said) > math.hypot(shared, own):
         return said
