@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         simt_second,
         simt_seconds,
         tensor_seconds,
+        tile_spread,
     )
     from perfc.costmodels.gemm.gemm import (
         GEMM,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         TF32,
         GemmParameters,
         is_wide,
+        kernels_of,
         simt_parameters,
         tensor_parameters,
     )
@@ -57,10 +59,17 @@ else:
                 "TENSOR_KERNELS",
                 "TF32",
                 "is_wide",
+                "kernels_of",
                 "simt_parameters",
                 "tensor_parameters",
             ),
-            "formula": ("Gemms", "simt_second", "simt_seconds", "tensor_seconds"),
+            "formula": (
+                "Gemms",
+                "simt_second",
+                "simt_seconds",
+                "tensor_seconds",
+                "tile_spread",
+            ),
             "residual": (
                 "Known",
                 "LONGER",
@@ -90,6 +99,7 @@ __all__ = [
     "gemms_of",
     "has_network",
     "is_wide",
+    "kernels_of",
     "math_second",
     "math_seconds",
     "ranged",
@@ -99,6 +109,7 @@ __all__ = [
     "sized",
     "tensor_parameters",
     "tensor_seconds",
+    "tile_spread",
     "without_beside",
     "without_beside_one",
 ]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from perfc.costmodels.gemm.parameters import (
     GemmParameters,
     has_own,
     is_wide,
+    kernels_of,
     simt_parameters,
     tensor_parameters,
 )
@@ -45,13 +47,14 @@ from perfc.costmodels.gemm.tiles import (
     FULL_ROUNDS,
     FULL_TILE,
     FULL_TILES,
+    NO_BATCHED_ROWS,
     SIMT_TILES,
     TRANSPOSED_TILES,
     Tiles,
     simt_menu,
     tensor_menu,
 )
-from perfc.costmodels.kernels import Flags, Floats, Number
+from perfc.costmodels.kernels import FLOATS, Flags, Floats, Number
 from perfc.costmodels.machine import Target
 
 CHUNK = 1024
@@ -124,9 +127,10 @@ class _Kind(NamedTuple):
     transposed: bool = False
     fills: bool = False
     biased: bool = False
+    any_tile: bool = False
 
 
-_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=4)))
+_KINDS = tuple(map(_Kind._make, itertools.product((False, True), repeat=5)))
 
 
 def simt_seconds(
@@ -152,7 +156,9 @@ def simt_seconds(
     )
     # Rows of a kind share a menu of kernels and are priced in one set of arrays.
     for kind in _KINDS:
-        rows = (kinds == np.array([kind]).T).all(axis=0)
+        if kind.any_tile:
+            continue
+        rows = (kinds == np.array([kind[:4]]).T).all(axis=0)
         if not rows.any():
             continue
         part = gemms if rows.all() else gemms.part(rows)
@@ -166,6 +172,12 @@ def simt_seconds(
         splits = not kind.batched
         found = [_seconds(part, machine, splits=splits) for machine in machines]
         seconds[rows] = functools.reduce(np.maximum, found)
+        if _is_between(kind, target):
+            others = kind._replace(any_tile=True)
+            small_s = _seconds(
+                part, _simt_machine(target, p, others, fastest=fastest), splits=splits
+            )
+            seconds[rows] = np.sqrt(seconds[rows] * small_s)
     # A GEMV kernel has no tiles to pad: it streams the matrix at the memory's rate.
     # Where the sum runs across rows, each block has a part of every result, which are
     # joined.
@@ -215,6 +227,9 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
         best_of_one(size, target.once(_SIMT[each]), splits=not kind.batched)
         for each in kinds
     )
+    if _is_between(kind, target):
+        others = target.once(_SIMT[kind._replace(any_tile=True)])
+        seconds = math.sqrt(seconds * best_of_one(size, others, splits=False))
     if size.m == 1 or size.n == 1:
         machine = target.once(_SIMT[_Kind()])
         streamed_s = machine.moved_seconds(size) + machine.start_s
@@ -246,6 +261,47 @@ def _beside(kind: _Kind, p: GemmParameters) -> Sequence[_Kind]:
     return (kind,)
 
 
+def tile_spread(
+    size: Size[float], target: Target, *, transposed: bool = False
+) -> float:
+    """Return the logarithm of a batch's price over that by the other tiles."""
+    kind = _Kind(batched=True, transposed=transposed)
+    if not _is_unsure(kind, target):
+        return 0.0
+    large, small = (
+        best_of_one(size, target.once(_SIMT[each]), splits=False)
+        for each in (kind, kind._replace(any_tile=True))
+    )
+    return FLOATS.log(large / small) * (0.5 if transposed else 1.0)
+
+
+def tile_spreads(size: Size[Floats], target: Target, *, transposed: bool) -> Floats:
+    """Return `tile_spread` of many batches, shape (rows,)."""
+    kind = _Kind(batched=True, transposed=transposed)
+    if not _is_unsure(kind, target):
+        return np.zeros(len(size.bytes))
+    large, small = (
+        best_of_many(size, target.once(_SIMT[each]), splits=False)
+        for each in (kind, kind._replace(any_tile=True))
+    )
+    spreads: Floats = np.log(large / small) * (0.5 if transposed else 1.0)
+    return spreads
+
+
+def _is_unsure(kind: _Kind, target: Target) -> bool:
+    """Whether it is not known which tiles a batch has.
+
+    Rows of large ones are of another chip and one layout, by cuBLAS 12.1. That of CUDA
+    13 has small ones on H100: 2,048 x 27 x 27 x 128 take 34 us.
+    """
+    return kind.batched and target.device.compute_capability in NO_BATCHED_ROWS
+
+
+def _is_between(kind: _Kind, target: Target) -> bool:
+    """Whether a price lies between those by either tiles: no row is of that layout."""
+    return kind.transposed and _is_unsure(kind, target)
+
+
 def _fills(size: Size[Number], target: Target) -> Flags | bool:
     """Whether a batch has many tiles for each SM, so that it has kernels of its own."""
     rows, columns = -(-size.m // FULL_TILE), -(-size.n // FULL_TILE)
@@ -255,6 +311,8 @@ def _fills(size: Size[Number], target: Target) -> Flags | bool:
 def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
     """Return the tiles of the kernels for one kind of GEMMs."""
     architecture = target.device.architecture
+    if kind.any_tile:
+        return SIMT_TILES
     if not kind.batched:
         own = TRANSPOSED_TILES.get(architecture, SIMT_TILES)
         return own if kind.transposed else SIMT_TILES
@@ -301,8 +359,9 @@ def _tensor_machine(
 def own_parameters(target: Target, own: int) -> GemmParameters:
     """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
     kernels, device = TENSOR_KERNELS[own], target.device
-    found = tensor_parameters(device.architecture, kernels)
-    if kernels != UNALIGNED or has_own(device.architecture, kernels):
+    architecture = kernels_of(target)
+    found = tensor_parameters(architecture, kernels)
+    if kernels != UNALIGNED or has_own(architecture, kernels):
         return found
     efficiency = UNALIGNED_EFFICIENCY[device.compute_capability]
     return attrs.evolve(found, tile_efficiency=efficiency)

@@ -5,7 +5,7 @@ Where GEMMs of a GPU were measured in thousands, `gemm_residual` corrects the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -22,17 +22,23 @@ from perfc.costmodels.gemm.formula import (
     tensor_seconds,
 )
 from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
-from perfc.costmodels.gemm.layouts import across, is_across, tensor_kernels
+from perfc.costmodels.gemm.layouts import (
+    TRANSPOSED,
+    across,
+    is_across,
+    tensor_kernels,
+)
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
     BATCHED_FITTED_ON,
     SIMT_FITTED_ON,
     SIMT_MODES,
     TENSOR_FITTED_ON,
+    TENSOR_KERNELS,
     GemmParameters,
     is_wide,
+    known_parameters,
     simt_parameters,
-    tensor_parameters,
 )
 from perfc.costmodels.gemm.residual import (
     SIGMA_INDEPENDENT,
@@ -60,9 +66,6 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import imagined, is_imagined
-
-_TRANSPOSED = ("nt", "tn")
-"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
 
 
 @attrs.frozen
@@ -101,7 +104,8 @@ class GemmModel:
         trusts = target.once(_trusts)
         batched = gemms.sizes[0] > 1
         # Of `_Trusts`: the first that holds; single GEMMs else.
-        at: Indices = np.select([known, ~simt, batched], [0, 1, 2], 3)
+        cores = _ON_CORES + gemms.own
+        at: Indices = np.select([known, ~simt, batched], [0, cores, 2], 1)
         numbers: list[int] = at.tolist()
         return Estimate(
             without_beside(seconds, kernels, target),
@@ -122,7 +126,7 @@ class GemmModel:
         size = _size_of(one, target)
         if size is None:
             return None
-        transposed = one.kernel.params.get("layout") in _TRANSPOSED
+        transposed = one.kernel.params.get("layout") in TRANSPOSED
         seconds = math_second(
             size,
             one.math,
@@ -133,16 +137,16 @@ class GemmModel:
             own=(own := int(tensor_kernels(one, target, FLOATS))),
         )
         trusts = target.once(_trusts)
-        found = trusts.tensor
+        found = trusts[_ON_CORES + own]
         if one.math in SIMT_MODES:
-            found = trusts.batched if size.batch > 1 else trusts.single
+            found = trusts[2 if size.batch > 1 else 1]
         measured = False
         if not own:
             seconds, measured = _corrected_one(
                 seconds, size, one, target, transposed=transposed
             )
         if measured:
-            found = trusts.corrected
+            found = trusts[0]
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -225,29 +229,29 @@ class _Trust(NamedTuple):
     own: float
 
 
-class _Trusts(NamedTuple):
-    """Provenance and uncertainty of each kind of GEMM on a GPU."""
-
-    corrected: _Trust
-    """Trust where GEMMs of that GPU, type and size were measured in thousands."""
-    tensor: _Trust
-    batched: _Trust
-    """Trust in batches without tensor cores, as are single ones."""
-    single: _Trust
+_ON_CORES = 3
+"""Index in `_trusts` of the first of `TENSOR_KERNELS`."""
 
 
-def _trusts(target: Target) -> _Trusts:
+def _trusts(target: Target) -> Sequence[_Trust]:
+    """Return the trust in each kind of GEMM on a GPU.
+
+    Where such of that GPU, type and size were measured in thousands; in single ones
+    without tensor cores, and batches; on tensor cores, by the number of the kernels.
+    """
     simt = simt_parameters(wide=is_wide(target))
-    tensor = tensor_parameters(target.device.architecture)
 
     def of(p: GemmParameters, fitted_on: frozenset[str]) -> _Trust:
         return _Trust(*trust(p.sigma_shared, fitted_on, target), p.sigma_independent)
 
-    return _Trusts(
+    return (
         _Trust(Provenance.FITTED, SIGMA_SHARED, SIGMA_INDEPENDENT),
-        of(tensor, TENSOR_FITTED_ON),
-        of(simt, BATCHED_FITTED_ON),
         of(simt, SIMT_FITTED_ON),
+        of(simt, BATCHED_FITTED_ON),
+        *(
+            of(known_parameters(target, own), TENSOR_FITTED_ON)
+            for own in range(len(TENSOR_KERNELS))
+        ),
     )
 
 
@@ -268,7 +272,7 @@ def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
         np.stack(sizes),
         kernels.bytes,
         kernels.peak_flops_per_s(target),
-        one_of(kernels.text("layout"), _TRANSPOSED),
+        one_of(kernels.text("layout"), TRANSPOSED),
         across(kernels),
         np.asarray(kernels.given("bias"), dtype=np.bool_),
         np.asarray(tensor_kernels(kernels.signatures, target, ARRAYS), dtype=np.intp),

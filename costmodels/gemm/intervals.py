@@ -6,12 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from perfc.costmodels.gemm.formula import tile_spread, tile_spreads
+from perfc.costmodels.gemm.layouts import TRANSPOSED, are_unaligned
+from perfc.costmodels.gemm.machine import Size
+from perfc.costmodels.gemm.parameters import SIMT_MODES
 from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.kernels import (
+    ARRAYS,
+    FLOATS,
+    Flags,
+    Floats,
     IntervalGroup,
     KernelTable,
     OneGroup,
     OneSignature,
+    one_of,
 )
 from perfc.costmodels.machine import Target
 
@@ -21,23 +30,60 @@ _BATCHED = " batched"
 _OLD = " before Volta"
 """In the names of other GEMMs there, whose fp32 kernels are Maxwell's: of no fit."""
 
+_ODD = " unaligned"
+"""In the names of GEMMs on tensor cores whose lines no vector loads reach, of which no
+row sets an interval."""
+
 _OLD_ARCHITECTURES = frozenset({"Maxwell", "Pascal"})
 
 
 def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]:
-    """Yield batched GEMMs, and the others; those beyond measured ones are wider."""
-    batched = kernels.param("b") != 1
+    """Yield batched GEMMs, others, and odd ones; beyond measured ones are wider."""
+    odd = np.asarray(are_unaligned(kernels.signatures, target, ARRAYS) > 0)
+    batched = (kernels.param("b") != 1) & ~odd
     widths = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
-    yield IntervalGroup((_BATCHED, ""), batched, widths)
-    yield IntervalGroup((_single(target),), ~batched, widths)
+    spreads = _spreads(kernels, batched, target)
+    yield IntervalGroup((_BATCHED, ""), batched, widths, spreads)
+    yield IntervalGroup((_single(target),), ~batched & ~odd, widths)
+    yield IntervalGroup((_ODD,), odd)
 
 
 def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     """Return the group of one GEMM."""
+    if are_unaligned(one, target, FLOATS) > 0:
+        return OneGroup((_ODD,))
     width = BEYOND if is_beyond(one, target) else 1.0
     if one.param("b") != 1:
-        return OneGroup((_BATCHED, ""), width)
+        return OneGroup((_BATCHED, ""), width, _spread(one, target))
     return OneGroup((_single(target),), width)
+
+
+def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:
+    """Return `tile_spread` of batches without tensor cores, 0 of others."""
+    spreads = np.zeros(len(kernels))
+    simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
+    turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
+    for transposed in (False, True):
+        rows = np.flatnonzero(simt & (turned == transposed))
+        if len(rows):
+            b, m, n, k = (kernels.param(name, 1.0)[rows] for name in "bmnk")
+            peaks = kernels.peak_flops_per_s(target)[rows]
+            size = Size(b, m, n, k, kernels.bytes[rows], peaks)
+            spreads[rows] = tile_spreads(size, target, transposed=transposed)
+    return spreads
+
+
+def _spread(one: OneSignature, target: Target) -> float:
+    """Return `tile_spread` of one GEMM."""
+    peak = target.device.flops_per_s.get(one.math, 0.0)
+    if one.math not in SIMT_MODES or not (peak and one.bytes):
+        return 0.0
+    b, m, n, k = (one.param(name, 1.0) for name in "bmnk")
+    if not (b and m and n and k):
+        return 0.0
+    size = Size(b, m, n, k, one.bytes, peak)
+    transposed = one.kernel.params.get("layout") in TRANSPOSED
+    return tile_spread(size, target, transposed=transposed)
 
 
 def _single(target: Target) -> str:

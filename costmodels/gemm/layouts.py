@@ -11,11 +11,13 @@ of one output). A row with a bias is a linear layer, whose `tn` is a word of cuB
 from __future__ import annotations
 
 from perfc.costmodels.gemm.parameters import (
+    SIMT_MODES,
     TENSOR_KERNELS,
     TF32,
     UNALIGNED,
     UNALIGNED_EFFICIENCY,
     has_own,
+    kernels_of,
 )
 from perfc.costmodels.kernels import (
     Flags,
@@ -27,6 +29,9 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
+
+TRANSPOSED = ("nt", "tn")
+"""Layouts of a linear layer: `nt` as C = A B in rows, and `tn` in cuBLAS's columns."""
 
 _LINE_BYTES, _LEAST_BYTES = 16, 4
 """What asynchronous copies to shared memory move at a time, at most and at least."""
@@ -51,11 +56,20 @@ def is_across(kernel: Kernel) -> bool:
     return left or (params.get("m") == 1 and layout[1:] == "n")
 
 
+def are_unaligned(
+    kernels: Signatures[Number], target: Target, maths: Maths[Number]
+) -> Number:
+    """Return 1 for each GEMM on tensor cores whose kernels are `UNALIGNED`."""
+    numbers = tensor_kernels(kernels, target, maths)
+    found = maths.flag(numbers == TENSOR_KERNELS.index(UNALIGNED))
+    return found * (1.0 - maths.flag(one_of(kernels.math, tuple(SIMT_MODES))))
+
+
 def tensor_kernels(
     kernels: Signatures[Number], target: Target, maths: Maths[Number]
 ) -> Number:
     """Return the number of the kernels that compute GEMMs, of `TENSOR_KERNELS`."""
-    architecture = target.device.architecture
+    architecture = kernels_of(target)
     m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
     matrices, found = (m > 1) & (n > 1), 0.0 * m
     if has_own(architecture, TF32):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import attrs
 
@@ -36,6 +38,9 @@ UNALIGNED_EFFICIENCY = constants("gemm").table("unaligned_tile_efficiency")
 """Their `tile_efficiency` by compute capability, where no rows have any: of 16 bits, in
 lines that begin at no multiple of 4 bytes."""
 
+_UNALIGNED_ON = "Hopper"
+"""The architecture on which those were measured."""
+
 TENSOR_KERNELS = ("", TF32, UNALIGNED)
 """All that may have parameters of their own."""
 
@@ -44,6 +49,22 @@ _ALL = "all"
 _WIDE_LANES = 128
 """Lanes of an SM on which FMAs take every issue slot: loads, addresses and loops have
 none beside them, as they have where there are 64. Pascal's were fitted with those."""
+
+KERNELS_LIKE: Mapping[str, str] = MappingProxyType(
+    {
+        "10.0": "Hopper",
+        "10.3": "Hopper",
+        "12.0": "Ada Lovelace",
+        "12.1": "Ada Lovelace",
+    }
+)
+"""Architectures whose kernels those of GPUs without rows resemble.
+
+By compute capability: 10.x computes asynchronously out of shared memory, as Hopper,
+while tiles of 256 x 256 lie over two SMs, each of which loads one half; 12.x has
+neither and issues each `mma` to a warp, as Ada (CUTLASS 4, "Blackwell SM100 GEMMs" and
+"Blackwell SM120 GEMMs").
+"""
 
 MOST_PARTS = 32
 """Most parts that the sum of a GEMM is cut into."""
@@ -127,6 +148,23 @@ def tensor_parameters(architecture: str, kernels: str = "") -> GemmParameters:
     known = fitted("gemm")["tensor"]
     own = known.get(architecture, known[_ALL])
     return GemmParameters(**known.get(f"{architecture} {kernels}", own))
+
+
+def kernels_of(target: Target) -> str:
+    """Return the architecture whose kernels for tensor cores are those of a GPU."""
+    device = target.device
+    return KERNELS_LIKE.get(device.compute_capability, device.architecture)
+
+
+def known_parameters(target: Target, own: int) -> GemmParameters:
+    """Return parameters with what is not known of `TENSOR_KERNELS`, by their number.
+
+    Of unaligned ones that were not measured as much is unknown as where they were.
+    """
+    architecture, kernels = kernels_of(target), TENSOR_KERNELS[own]
+    if kernels == UNALIGNED and not has_own(architecture, kernels):
+        return tensor_parameters(_UNALIGNED_ON, kernels)
+    return tensor_parameters(architecture, kernels)
 
 
 @functools.cache

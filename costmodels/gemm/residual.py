@@ -18,7 +18,7 @@ far off it is on sizes that it has not seen, networks say that lack those
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import le
 from typing import Any
 
@@ -46,7 +46,7 @@ from perfc.costmodels.kernels import (
     Number,
     OneSignature,
 )
-from perfc.costmodels.machine import Target
+from perfc.costmodels.machine import SAME_KERNELS, Target
 from perfc.costmodels.sheets import load_target, nominal
 
 RESIDUAL_FILE = FITTED_FOLDER / "gemm_residual.npz"
@@ -57,9 +57,6 @@ _CONSTANTS = constants("gemm")
 SIGMA_SHARED = _CONSTANTS.number("sigma_corrected_shared")
 SIGMA_INDEPENDENT = _CONSTANTS.number("sigma_corrected_independent")
 """Uncertainty of GEMMs that are corrected."""
-
-SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
-"""Types that were not measured, and the type that takes the same kernels."""
 
 REACH = _CONSTANTS.number("reach")
 """How much larger than measured a size may be.

@@ -73,6 +73,9 @@ BATCHED_TILES: Mapping[str, Tiles] = MappingProxyType(
 From the names of the kernels in NeuSight's measurements; Ada's from the same library.
 """
 
+NO_BATCHED_ROWS = frozenset({"8.6", "8.7", "8.9"})
+"""Compute capabilities whose `BATCHED_TILES` are those of others: no row shows them."""
+
 FULL_TILES: Mapping[str, Tiles] = MappingProxyType({"Volta": ((64, 64), (128, 32))})
 """Tiles of `BATCHED_TILES` left for batches of many tiles, of fewer all."""
 
@@ -101,6 +104,11 @@ block clusters, tensor memory accelerator). Consumer Blackwell (12.0) has neithe
 
 _CLUSTER = 2
 """Blocks that share what they load, where they can."""
+
+_PAIRED = frozenset({"10.0", "10.3"})
+"""Compute capabilities whose blocks are pairs of SMs, which compute a tile of up to
+256 x 256 together, each with one half of both operands (PTX ISA, "tcgen05.mma",
+`cta_group::2`)."""
 
 
 @attrs.frozen(eq=False)
@@ -161,6 +169,8 @@ def tensor_menu(compute_capability: str) -> Menu:
     rows, columns = _sides(TENSOR_TILES)
     own = compute_capability in ASYNCHRONOUS
     shared = _CLUSTER if own else 1
+    if compute_capability in _PAIRED:
+        shared *= 2
     loads = (rows * shared + columns) / (rows * shared * columns)
     return Menu(rows, columns, rows * columns, loads, stages_again=not own)
 

@@ -43,12 +43,15 @@ class IntervalGroup(NamedTuple):
             is known counts.
         rows: Which they are, shape (rows,).
         widths: How much wider each one's interval is than the group's, shape (rows,).
+        spreads: Logarithm by which each one may be off for what is not known of its
+            kernel, shape (rows,): an end of its interval.
 
     """
 
     suffixes: tuple[str, ...]
     rows: Flags
     widths: Floats | float = 1.0
+    spreads: Floats | float = 0.0
 
 
 class OneGroup(NamedTuple):
@@ -56,6 +59,7 @@ class OneGroup(NamedTuple):
 
     suffixes: tuple[str, ...]
     width: float = 1.0
+    spread: float = 0.0
 
 
 class BringsIntervals(Protocol):

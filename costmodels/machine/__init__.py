@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         family_of,
         is_down,
     )
-    from perfc.costmodels.machine.gemm_sizes import sizes_of_gemm
+    from perfc.costmodels.machine.gemm_sizes import SAME_KERNELS, sizes_of_gemm
     from perfc.costmodels.machine.kernel_fit import (
         NEAR_ROWS,
         SCALE,
@@ -81,7 +81,7 @@ else:
                 "family_of",
                 "is_down",
             ),
-            "gemm_sizes": ("sizes_of_gemm",),
+            "gemm_sizes": ("SAME_KERNELS", "sizes_of_gemm"),
             "kernel_fit": (
                 "KernelFit",
                 "KernelFits",
@@ -144,6 +144,7 @@ __all__ = [
     "NVSWITCH",
     "PCIE",
     "RING",
+    "SAME_KERNELS",
     "SCALE",
     "SERIES_KINDS",
     "START",

@@ -46,7 +46,7 @@ def price_one(
     if found is None:
         return None
     seconds, shared, own, provenance = found
-    shared, own = interval_of(one, target, seconds) or (shared, own)
+    shared, own = interval_of(one, target, seconds, (shared, own))
     seconds = at_least_bound_of_one(seconds, one, target)
     columns = np.array((seconds, shared, own))
     return Estimate(columns[:1], columns[1:2], columns[2:], [model.name], [provenance])

@@ -16,7 +16,8 @@ dispatch before the kernel.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -32,9 +33,9 @@ from perfc.costmodels.kernels import (
     distinct,
     one_of,
 )
-from perfc.costmodels.machine import Target
+from perfc.costmodels.machine import Device, Target
 from perfc.costmodels.pricing.intervals import call_sigma
-from perfc.costmodels.sheets import load_profile
+from perfc.costmodels.sheets import load_profile, load_target
 
 KERNEL_TIMINGS = frozenset({"kernel", "graph", "event"})
 """Timings that say what one kernel takes."""
@@ -132,12 +133,41 @@ def graph_gaps_s(kernels: KernelTable, target: Target) -> Floats:
     """
     found = np.full(len(kernels), target.device.graph_gap_s)
     software = kernels.text(SOFTWARE)
-    gaps_us = fitted("event")["graph_gap_us"]
     for name in np.unique(software).tolist():
-        gap_us = gaps_us.get(f"{name}, {target.device.name}", gaps_us.get(name))
-        if gap_us is not None:
+        if (gap_us := _software_gap_us(name, target.device)) is not None:
             found[software == name] = gap_us * 1e-6
     return found
+
+
+def _software_gap_us(software: str, device: Device) -> float | None:
+    """Return the gap that a library leaves on a GPU; None: it was not measured.
+
+    On a GPU without rows it is that of GPUs of the same compute capability, whose
+    kernels the library compiles alike, else of the same architecture, else of all.
+    """
+    gaps_us: Mapping[str, float] = fitted("event")["graph_gap_us"]
+    gpus = {
+        gpu: us
+        for name, us in gaps_us.items()
+        for found, _, gpu in [name.rpartition(", ")]
+        if found == software
+    }
+    if device.name in gpus:
+        return gpus[device.name]
+    devices = {gpu: load_target(gpu).device for gpu in gpus}
+    for alike in (_same_capability, _same_architecture):
+        near = [us for gpu, us in gpus.items() if alike(devices[gpu], device)]
+        if near:
+            return math.fsum(near) / len(near)
+    return gaps_us.get(software)
+
+
+def _same_capability(one: Device, other: Device) -> bool:
+    return one.compute_capability == other.compute_capability
+
+
+def _same_architecture(one: Device, other: Device) -> bool:
+    return one.architecture == other.architecture
 
 
 def _session_seconds(met: Floats, sessions: Sequence[Sequence[float]]) -> Floats:

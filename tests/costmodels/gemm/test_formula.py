@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from tests.costmodels.signatures import gemm
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
-from perfc.costmodels.gemm import GEMM, Gemms, tensor_parameters, tensor_seconds
+from perfc.costmodels.gemm import (
+    GEMM,
+    Gemms,
+    Size,
+    kernels_of,
+    tensor_parameters,
+    tensor_seconds,
+    tile_spread,
+)
 
 H100 = load_target("h100")
 SIZES = st.integers(1, 9000)
@@ -51,6 +59,39 @@ def test_kernels_that_share_loads_are_faster(size: int) -> None:
     assert one_gemm(size, size, size, H100) < one_gemm(size, size, size, older)
 
 
+def _tflops(name: str, side: int) -> float:
+    """Return the rate of a square bf16 GEMM."""
+    kernel = gemm(side, side, side, dtype="bf16", math="bf16")
+    seconds = GEMM.estimate(KernelTable([kernel]), load_target(name)).seconds[0]
+    return 2 * side**3 / float(seconds) * 1e-12
+
+
+def test_blackwell_of_data_centers_computes_as_hopper() -> None:
+    """Its GEMMs reach as large a share of the peak as those of H200, within a tenth."""
+    shares = [
+        _tflops(name, 8192) / (load_target(name).peak("bf16") * 1e-12)
+        for name in ("b200", "h200")
+    ]
+
+    assert pytest.approx(shares[1], rel=0.1) == shares[0]
+    assert kernels_of(load_target("b200")) == "Hopper"
+
+
+@pytest.mark.parametrize(
+    ("side", "tflops"), [(2048, (285, 289)), (4096, (368, 391)), (8192, (332, 350))]
+)
+def test_blackwell_of_workstations_computes_as_ada(
+    side: int, tflops: tuple[float, float]
+) -> None:
+    """Within a sixth of what PyTorch reached on an RTX PRO 6000, in fp16 and bf16.
+
+    Source: github.com/zzc0721/torch-performance-test-data/issues/160.
+    """
+    assert kernels_of(load_target("rtx-pro-6000")) == "Ada Lovelace"
+    least, most = tflops
+    assert least / 1.17 < _tflops("rtx-pro-6000", side) < most * 1.17
+
+
 def test_a_board_that_sustains_less_slows_down_long_gemms() -> None:
     """Half the base clock costs a GEMM of 20 ms more than one of 20 us."""
     weak = load_target("a100", {"gpu.base_clock_mhz": "600"})
@@ -85,6 +126,28 @@ def test_batches_that_fill_volta_have_square_tiles() -> None:
     few, many = (_step_s(v100, 128, batch) for batch in (119, 121))
 
     assert many > 1.2 * few
+
+
+@pytest.mark.parametrize("name", ["a10", "l4", "l40s", "4090"])
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+def test_batches_whose_tile_is_not_known_span_both(name: str, layout: str) -> None:
+    """Their interval reaches from tiles of 128 x 128 to the least of a menu.
+
+    Rows of A100 have large ones, and H100's, by a later library, the best: 34.5 us for
+    2,048 of 27 x 27 x 128. Neither says which the other GPUs have.
+    """
+    target, kernel = load_target(name), gemm(27, 27, 128, b=2048, layout=layout)
+    found = price([kernel], target, cost_models())
+    sigma = float(np.hypot(found.sigma_shared, found.sigma_independent)[0])
+    seconds = float(found.seconds[0])
+    least, most = (seconds * np.exp(each * 1.645 * sigma) for each in (-1, 1))
+
+    size = Size(2048.0, 27.0, 27.0, 128.0, kernel.work.bytes, target.peak("fp32"))
+    whole = tile_spread(size, target, transposed=layout == "nt")
+
+    assert least <= seconds * np.exp(-whole) < seconds
+    assert most > seconds * np.exp(whole)
+    assert whole > 0.5
 
 
 @pytest.mark.parametrize(

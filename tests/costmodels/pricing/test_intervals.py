@@ -40,6 +40,52 @@ def test_a_profile_makes_nothing_certain_that_it_has_not_measured(name: str) -> 
     assert _whole(plain, 512) == _whole(mine, 512)
 
 
+def _of_type(name: str, dtype: str) -> float:
+    """Return what a square GEMM of a type is uncertain by."""
+    kernel = gemm(4096, 4096, 4096, dtype="bf16", math=dtype)
+    found = price([attrs.evolve(kernel, dtype=dtype)], load_target(name), ALL_MODELS)
+    return float(np.hypot(found.sigma_shared, found.sigma_independent)[0])
+
+
+def test_rows_of_one_type_make_another_no_more_certain() -> None:
+    """H100 has rows of bf16 and none of int8, which is as on GPUs left out."""
+    assert _of_type("h100", "int8") > 2 * _of_type("h100", "bf16")
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80g", "h100", "l40s"])
+def test_fp16_is_as_certain_as_bf16(name: str) -> None:
+    """Where its GEMMs were not measured: their kernels are the same."""
+    assert _of_type(name, "fp16") == _of_type(name, "bf16")
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80g", "h100"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_gemms_of_odd_lines_are_less_certain(name: str, dtype: str) -> None:
+    """Rows that set intervals have even ones; alone and in a table alike.
+
+    H100's narrow interval held 4 of 9 such GEMMs of bf16, and this holds all.
+    """
+    sides = (4096, 50257)
+    kernels = [gemm(4096, n, 1024, dtype="bf16", math="bf16") for n in sides]
+    kernels = [attrs.evolve(each, dtype=dtype, math=dtype) for each in kernels]
+    target = load_target(name)
+
+    table = price(kernels, target, ALL_MODELS)
+    alone = [price([each], target, ALL_MODELS) for each in kernels]
+
+    whole = np.hypot(table.sigma_shared, table.sigma_independent)
+    assert whole[1] > 3 * whole[0]
+    assert whole.tolist() == pytest.approx(
+        [np.hypot(p.sigma_shared[0], p.sigma_independent[0]) for p in alone]
+    )
+
+
+def test_a_board_of_a_measured_chip_is_as_one_left_out() -> None:
+    """Rows of V100-PCIe's intervals hold 42 of 99 GEMMs traced on V100-SXM2."""
+    assert _of_type("h200", "bf16") > 2 * _of_type("h100", "bf16")
+    assert _of_type("h200", "fp16") >= _of_type("h200", "bf16")
+
+
 def test_sizes_are_of_memory() -> None:
     """A kernel is as large as what memory moves in its time, between two ends."""
     rate = T4.device.memory.bytes_per_s

@@ -66,13 +66,29 @@ def test_gaps_of_software() -> None:
 
     seen, unseen = (
         as_timed(none, none, table, load_target(name), "graph").seconds * 1e6
-        for name in ("l40s", "h200")
+        for name in ("l40s", "b200")
     )
 
     assert gaps_us[f"{software}, l40s"] == pytest.approx(seen[0])
     assert gaps_us[software] == pytest.approx(unseen[0])
-    for name, found in (("l40s", seen), ("h200", unseen)):
+    for name, found in (("l40s", seen), ("b200", unseen)):
         assert load_target(name).device.graph_gap_s == pytest.approx(found[1] * 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured"), [("h200", "h100-sxm-80g"), ("l4", "l40s"), ("4090", "l40s")]
+)
+def test_gaps_of_software_by_capability(name: str, measured: str) -> None:
+    """A GPU without rows has the gap of one whose kernels are compiled alike."""
+    software = "aiconfigurator trtllm/1.3.0rc20"
+    table = KernelTable([over_rows("elementwise", 64, 64)])
+    table = table.with_param(SOFTWARE, np.array([software]))
+    none = np.zeros(1)
+
+    timed = as_timed(none, none, table, load_target(name), "graph")
+
+    gaps_us = fitted("event")["graph_gap_us"]
+    assert gaps_us[f"{software}, {measured}"] == pytest.approx(timed.seconds[0] * 1e6)
 
 
 @pytest.mark.parametrize("op", ["softmax", "layer_norm"])
