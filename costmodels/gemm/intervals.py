@@ -11,6 +11,7 @@ from perfc.costmodels.gemm.layouts import TRANSPOSED, are_unaligned
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import SIMT_MODES
 from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
+from perfc.costmodels.gemm.tiles import NO_BATCHED_ROWS
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -34,6 +35,9 @@ _ODD = " unaligned"
 """In the names of GEMMs on tensor cores whose lines no vector loads reach, of which no
 row sets an interval."""
 
+_EVEN = 16
+"""Elements of any type that fill what vector loads move at a time."""
+
 _OLD_ARCHITECTURES = frozenset({"Maxwell", "Pascal"})
 
 
@@ -50,7 +54,7 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
 
 def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     """Return the group of one GEMM."""
-    if are_unaligned(one, target, FLOATS) > 0:
+    if one.math not in SIMT_MODES and _is_odd(one, target):
         return OneGroup((_ODD,))
     width = BEYOND if is_beyond(one, target) else 1.0
     if one.param("b") != 1:
@@ -58,9 +62,19 @@ def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     return OneGroup((_single(target),), width)
 
 
+def _is_odd(one: OneSignature, target: Target) -> bool:
+    """Whether one GEMM's lines are unaligned; searches ask it of every GEMM."""
+    sides = (one.param("m", 1.0), one.param("n", 1.0), one.param("k", 1.0))
+    if all(side % _EVEN == 0 for side in sides):
+        return False
+    return are_unaligned(one, target, FLOATS) > 0
+
+
 def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:
     """Return `tile_spread` of batches without tensor cores, 0 of others."""
     spreads = np.zeros(len(kernels))
+    if target.device.compute_capability not in NO_BATCHED_ROWS:
+        return spreads
     simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
     turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
     for transposed in (False, True):
@@ -75,6 +89,8 @@ def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:
 
 def _spread(one: OneSignature, target: Target) -> float:
     """Return `tile_spread` of one GEMM."""
+    if target.device.compute_capability not in NO_BATCHED_ROWS:
+        return 0.0
     peak = target.device.flops_per_s.get(one.math, 0.0)
     if one.math not in SIMT_MODES or not (peak and one.bytes):
         return 0.0
