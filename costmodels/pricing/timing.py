@@ -146,6 +146,8 @@ def _software_gap_us(software: str, device: Device) -> float | None:
     kernels the library compiles alike, else of the same architecture, else of all.
     """
     gaps_us: Mapping[str, float] = fitted("event")["graph_gap_us"]
+    if software not in gaps_us:
+        return None
     gpus = {
         gpu: us
         for name, us in gaps_us.items()
@@ -159,7 +161,7 @@ def _software_gap_us(software: str, device: Device) -> float | None:
         near = [us for gpu, us in gpus.items() if alike(devices[gpu], device)]
         if near:
             return math.fsum(near) / len(near)
-    return gaps_us.get(software)
+    return gaps_us[software]
 
 
 def _same_capability(one: Device, other: Device) -> bool:

@@ -94,7 +94,7 @@ def reduce_timeline(
     Args:
         timeline: Who waits for whom, of one rank class.
         duration_s: Seconds of each task.
-        stops: The tasks to keep, in ascending order.
+        stops: The tasks to keep, in the order in which the timeline is solved.
         meetings: Those of them at which all ranks meet.
 
     """

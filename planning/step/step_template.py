@@ -87,7 +87,12 @@ class StepTemplate:
             target: The machine.
 
         """
-        tasks = tasks_of(reference.graph, reference.duration_s)
+        # Where collectives wait for room, tasks are solved in the order of their starts.
+        stages = reference.timeline.stages
+        solved = [task for tasks, group in stages for task in (*tasks, *group)]
+        place = {task: number for number, task in enumerate(solved)}
+        found = tasks_of(reference.graph, reference.duration_s)
+        tasks = sorted(found, key=lambda task: place[task.number])
         meetings = frozenset(task.number for task in tasks if task.is_collective)
         model = reduce_timeline(
             reference.timeline,

@@ -23,6 +23,7 @@ UNCOUNTED = MappingProxyType(
         "attention.head_dims": "which kernel runs",
         "collectives.channel_bytes_per_s": "the rest was fitted with it in place",
         "collectives.near_switch": "which protocol runs",
+        "collectives.staged_share": "of cards without peer access, which systems say",
         "collectives.sums_beside": "of kernels side by side, not of the price of one",
         "conv.winograd_channels": "which kernel runs",
         "cpu.": "the group that it is beside is counted",
