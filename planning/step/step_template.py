@@ -87,7 +87,7 @@ class StepTemplate:
             target: The machine.
 
         """
-        # Where collectives wait for room, tasks are solved in the order of their starts.
+        # Collectives that wait for free SMs are solved in the order of their starts.
         stages = reference.timeline.stages
         solved = [task for tasks, group in stages for task in (*tasks, *group)]
         place = {task: number for number, task in enumerate(solved)}
