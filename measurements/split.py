@@ -45,8 +45,16 @@ def _number(name: str, params: Mapping[str, AttrValue]) -> int:
 
 
 def shape_of(name: str, params: Mapping[str, AttrValue]) -> str:
-    """Return the sizes of an op or a model as a text: one text, one split."""
-    return json.dumps([_SALT, name, _sizes(Record(params))], sort_keys=True)
+    """Return the sizes of an op or a model as a text: one text, one split.
+
+    The last axis is one axis, whether a row calls it 1 or -1.
+    """
+    sizes, axis = _sizes(Record(params)), params.get("axis")
+    shapes = params.get("shapes")
+    if isinstance(sizes, dict) and isinstance(axis, int) and isinstance(shapes, tuple):
+        rank = len(shapes[0]) if shapes and isinstance(shapes[0], tuple) else 0
+        sizes = {**sizes, "axis": axis % max(rank, 1)}
+    return json.dumps([_SALT, name, sizes], sort_keys=True)
 
 
 def _sizes(value: AttrValue) -> object:
