@@ -352,7 +352,7 @@ sys.exit(main(sys.argv[3:]))
 """
 
 
-ROOM_BYTES = 32 << 20
+ROOM_BYTES = 24 << 20
 """Beside what a process has before it measures; some shapes want more."""
 
 ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
