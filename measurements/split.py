@@ -49,11 +49,11 @@ def shape_of(name: str, params: Mapping[str, AttrValue]) -> str:
 
     The last axis is one axis, whether a row calls it 1 or -1.
     """
-    sizes, axis = _sizes(Record(params)), params.get("axis")
-    shapes = params.get("shapes")
-    if isinstance(sizes, dict) and isinstance(axis, int) and isinstance(shapes, tuple):
-        rank = len(shapes[0]) if shapes and isinstance(shapes[0], tuple) else 0
-        sizes = {**sizes, "axis": axis % max(rank, 1)}
+    axis, shapes = params.get("axis"), params.get("shapes")
+    if isinstance(axis, int) and isinstance(shapes, tuple) and shapes:
+        rank = len(shapes[0]) if isinstance(shapes[0], tuple) else 1
+        params = {**params, "axis": axis % max(rank, 1)}
+    sizes = _sizes(Record(params))
     return json.dumps([_SALT, name, sizes], sort_keys=True)
 
 
