@@ -28,7 +28,7 @@ from perfc.costmodels.collectives import (
 )
 from perfc.fitting.scores import Z90
 from perfc.measurements import MeasuredColumns
-from training.damped_least import damped_least
+from training.robust import robust_least
 
 Floats = NDArray[np.float64]
 
@@ -206,7 +206,7 @@ def fit_parameters(samples: Sequence[CollectiveSample]) -> CollectiveParameters:
         off = [np.log(modelled_s(sample, p) / sample.measured_s) for sample in samples]
         return np.concatenate([*off, _BELIEF * (x - begin)])
 
-    numbers = attrs.asdict(_parameters(damped_least(errors, begin, limits, _ROBUST)))
+    numbers = attrs.asdict(_parameters(robust_least(errors, begin, limits, _ROBUST)))
     return CollectiveParameters(
         **{name: float(f"{number:.4g}") for name, number in numbers.items()}
     )
@@ -303,7 +303,7 @@ def line_s(fitted: CollectiveSample, asked: CollectiveSample) -> Floats:
 
         begin = np.log([seconds.min(), seconds.max() / size.max()])
         limits = np.column_stack((begin - _SPAN, begin + _SPAN))
-        alpha, slope = np.exp(damped_least(off, begin, limits, _ROBUST))
+        alpha, slope = np.exp(robust_least(off, begin, limits, _ROBUST))
         found[at] = alpha + asked.collectives.bytes[at] * slope
     return found
 

@@ -103,9 +103,10 @@ class GemmModel:
         known = _correct(seconds, gemms, kernels, target)
         trusts = target.once(_trusts)
         batched = gemms.sizes[0] > 1
-        # Of `_Trusts`: the first that holds; single GEMMs else.
         cores = _ON_CORES + gemms.own
-        at: Indices = np.select([known, ~simt, batched], [0, cores, 2], 1)
+        at: Indices = np.select(
+            [known, ~simt, batched], [_MEASURED, cores, _BATCHED], _SINGLE
+        )
         numbers: list[int] = at.tolist()
         return Estimate(
             without_beside(seconds, kernels, target),
@@ -139,14 +140,14 @@ class GemmModel:
         trusts = target.once(_trusts)
         found = trusts[_ON_CORES + own]
         if one.math in SIMT_MODES:
-            found = trusts[2 if size.batch > 1 else 1]
+            found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
         measured = False
         if not own:
             seconds, measured = _corrected_one(
                 seconds, size, one, target, transposed=transposed
             )
         if measured:
-            found = trusts[0]
+            found = trusts[_MEASURED]
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -229,8 +230,8 @@ class _Trust(NamedTuple):
     own: float
 
 
-_ON_CORES = 3
-"""Index in `_trusts` of the first of `TENSOR_KERNELS`."""
+_MEASURED, _SINGLE, _BATCHED, _ON_CORES = range(4)
+"""Places in `_trusts`; from the last on, one for each of `TENSOR_KERNELS`."""
 
 
 def _trusts(target: Target) -> Sequence[_Trust]:

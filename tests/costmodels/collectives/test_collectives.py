@@ -355,7 +355,7 @@ def test_a_slow_run_does_not_make_more_bytes_faster() -> None:
     links = collective_links(target, several=False)
     sizes = [2.0**octave for octave in range(10, 20, 2)]
     kernels = [_kernel("all_to_all", size) for size in sizes]
-    off = np.log([1.0, 1.6, 1.0, 1.6, 1.0])
+    off = np.log([1.0, 1.5, 1.0, 1.5, 1.0])
     rows = weighed(Collectives.of(KernelTable(kernels)), off, links, p)
     asked = [_kernel("all_to_all", 2.0 ** (octave / 4)) for octave in range(40, 73)]
     c = Collectives.of(KernelTable(asked))
@@ -363,7 +363,7 @@ def test_a_slow_run_does_not_make_more_bytes_faster() -> None:
     modelled = collective_seconds(c, links, p)
     loose = modelled * np.exp(rows.log_factor(c, links, p))
     times = _priced(attrs.evolve(target, collectives=rows.measured()), *asked).seconds
-    assert np.diff(np.log(loose)).min() < -0.02
+    assert np.diff(np.log(loose)).min() < -0.035
     assert np.diff(np.log(times[::8])).min() > -1e-9
     assert (times[:8] <= times[8] * (1 + 1e-9)).all()
 
