@@ -32,6 +32,7 @@ TABLES_AND_PARTS = (
     "ranks of tensor-parallel or of stages"
 )
 TABLES_OF_ONE = "one replica has all tables"
+ACCUMULATES_NOTHING = "an inference has no gradients to add up over microbatches"
 """Why passes do not go together."""
 
 Order: TypeAlias = tuple[str, int]
@@ -70,6 +71,8 @@ class StrategySpace:
         fixed: Samples of a replica, where the model fixes them.
         microbatches: Numbers of microbatches to try; if empty, a few for each number of
             stages.
+        accumulate: Microbatches of strategies without stages, of which gradients are
+            added up; and of stages, if there is a number and `microbatches` has none.
 
     """
 
@@ -80,6 +83,7 @@ class StrategySpace:
     batch: int | None
     fixed: int | None = None
     microbatches: tuple[int, ...] = ()
+    accumulate: int | None = None
 
     def __iter__(self) -> Iterator[Strategy | Refused]:
         """Yield every strategy, or why it cannot be, in the order of its degrees."""
@@ -128,7 +132,8 @@ class StrategySpace:
             yield Refused(strategy, reason)
             return
         if strategy.stages == 1:
-            yield attrs.evolve(strategy, microbatches=1)
+            count = strategy.microbatches or self.accumulate or 1
+            yield self._checked(attrs.evolve(strategy, microbatches=count))
             return
         tried = orders or (_ORDERS if self.training else _FORWARD)
         for count in self._counts(strategy):
@@ -142,8 +147,13 @@ class StrategySpace:
                 )
 
     def _checked(self, strategy: Strategy) -> Strategy | Refused:
-        """Return a strategy of several stages, or why its batch cannot be divided."""
+        """Return a strategy, or why its batch cannot be divided."""
         own, count = self.samples(strategy), strategy.microbatches
+        if strategy.stages == 1 and count > 1 and not self.training:
+            return Refused(strategy, ACCUMULATES_NOTHING)
+        if strategy.stages == 1 and count > 1 and self.fixed:
+            reason = f"the model fixes the {self.fixed:,} samples of a microbatch"
+            return Refused(strategy, reason)
         if own is not None and own % count:
             return Refused(strategy, _undivided(own, f"{count} microbatches"))
         if strategy.schedule == INTERLEAVED and count % strategy.stages:
@@ -195,6 +205,8 @@ class StrategySpace:
             return (strategy.microbatches,)
         if self.microbatches:
             return self.microbatches
+        if self.accumulate:
+            return (self.accumulate,)
         own = self.samples(strategy) or 1
         limits = [times * strategy.stages for times in _AHEAD]
         if self.fixed or self.tables:  # often there is no other way

@@ -11,6 +11,7 @@ from perfc.passes import (
     TensorParallel,
     Transform,
 )
+from perfc.passes.training import AccumulateGradients
 
 DP, FSDP = "dp", "fsdp"
 GRAD_OP, HYBRID = "fsdp-grad-op", "fsdp-hybrid"
@@ -47,8 +48,9 @@ class Strategy:
         replicas: How many GPUs, or groups of GPUs, have a batch of their own.
         tensor: GPUs that share each layer (pass `tensor-parallel`).
         stages: Groups of GPUs that have layers after each other.
-        microbatches: Parts of the batch of a replica; 1 without stages, 0 where it is
-            open how many.
+        microbatches: Parts of the batch of a replica, which stages compute in turn, or
+            whose gradients are added up without stages (pass `accumulate-gradients`);
+            0 where it is open how many.
         schedule: One of `SCHEDULES` or `INTERLEAVED`, in which stages compute
             microbatches.
         chunks: Pieces of layers that each stage has, interleaved; else 1.
@@ -106,9 +108,11 @@ class Strategy:
         terms = [(self.data, self.replicas), ("tp", self.tensor), ("pp", self.stages)]
         items = [f"{kind}:{degree}" for kind, degree in terms if degree > 1]
         items = items or [f"{self.data}:1"]
+        if self.microbatches > 1 or (self.stages > 1 and self.microbatches):
+            items.append(f"mb:{self.microbatches}")
         if self.stages > 1 and self.microbatches:
             chunks = f":{self.chunks}" if self.schedule == INTERLEAVED else ""
-            items += [f"mb:{self.microbatches}", f"{self.schedule}{chunks}"]
+            items.append(f"{self.schedule}{chunks}")
         if not self.tables:
             return " ".join(items)
         return f"dense={'+'.join(items)} emb={self.tables}"
@@ -140,4 +144,6 @@ class Strategy:
         if self.stages > 1:
             stages, parts = self.stages, self.microbatches
             found.append(PipelineParallel(stages, parts, self.schedule, self.chunks))
+        elif self.microbatches > 1:
+            found.append(AccumulateGradients(self.microbatches))
         return found

@@ -157,8 +157,8 @@ class _Reader:
         """Yield the strategies that the words name, or why they are refused."""
         if not (self.degrees or self.tables):
             self._refuse("it says nothing; expected as 'dp:8 tp:2'")
-        if (self.microbatches or self.orders) and STAGES not in self.degrees:
-            self._refuse("microbatches and schedules are for stages: add pp:N")
+        if self.orders and STAGES not in self.degrees:
+            self._refuse("schedules are for stages: add pp:N")
         degrees = self._filled()
         (data,) = (kind for kind in degrees if kind in DATA)
         strategy = Strategy(

@@ -63,7 +63,7 @@ _OF_COMPAT = frozenset(
 @request_option("batch", help="Samples of all GPUs together.")
 @request_options("dims", "pooling")
 @request_option("mode", default=TRAINING, help=None)
-@request_options("optimizer", "dtype")
+@request_options("optimizer", "accumulate", "dtype")
 @request_option("runtime", help=None)
 @request_options("inputs", "overheads")
 @request_option(
@@ -119,7 +119,8 @@ _OF_COMPAT = frozenset(
     "--microbatches",
     callback=counts,
     metavar="N[,N...]",
-    help="Parts of a batch that stages are given; a few are tried if not given.",
+    help="Parts of a batch that stages are given; those of --accumulate, or a few are "
+    "tried, if not given.",
 )
 @click.option(
     "--compat",
@@ -216,7 +217,8 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
     method = options["method"] or (None if options["texts"] else FAST)
     name, ranks = options["target"], options["ranks"]
-    asked = read_request(options["model"], {**options, "ranks": None})
+    of_strategies = {"ranks": None, "accumulate": None}
+    asked = read_request(options["model"], {**options, **of_strategies})
     return Question(
         target=load_target(name, asked.overrides),
         models=StrategyModels.read(attrs.evolve(asked, target=name)),
@@ -226,6 +228,7 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
         method=method,
         limit=options["limit"],
         microbatches=options["microbatches"] or (),
+        accumulate=options["accumulate"],
         memory_gb=options["memory_gb"],
         usd_per_hour=options["price_per_hour"],
     )

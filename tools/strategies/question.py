@@ -32,6 +32,9 @@ class Question:
         method: How to search for others; None for not at all.
         limit: How many to price; None for no limit.
         microbatches: Their numbers to try; none for a few of the program's choice.
+        accumulate: Microbatches of a step of which gradients are added up, in all
+            strategies but those whose microbatches somebody says; None for whole
+            batches.
         memory_gb: What a GPU may need, if not all it has.
         usd_per_hour: What a GPU costs, if that is known.
 
@@ -47,6 +50,7 @@ class Question:
     method: str | None = None
     limit: int | None = None
     microbatches: tuple[int, ...] = ()
+    accumulate: int | None = None
     memory_gb: float | None = None
     usd_per_hour: float | None = None
 

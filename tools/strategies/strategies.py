@@ -76,6 +76,7 @@ def _space(
         batch=question.request.batch,
         fixed=pricer.fixed,
         microbatches=question.microbatches,
+        accumulate=question.accumulate,
     )
 
 

@@ -23,7 +23,7 @@ def any_strategy(draw: st.DrawFn, *, tables: bool) -> Strategy:
         data=draw(st.sampled_from(DATA)),
         tensor=draw(st.integers(1, 9)),
         stages=stages,
-        microbatches=draw(rounds) if staged else 1,
+        microbatches=draw(rounds),
         schedule=schedule if staged else "1f1b",
         chunks=draw(st.integers(2, 4)) if chunked else 1,
         tables=draw(st.sampled_from(TABLES)) if tables else "",

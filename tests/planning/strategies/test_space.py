@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import attrs
 import pytest
@@ -101,6 +102,35 @@ def test_batches_that_do_not_divide() -> None:
         "a batch of 16 does not divide into 3 microbatches",
     }
     assert "a batch of 64 does not divide into 3 microbatches" == reason
+
+
+def test_gradients_of_microbatches_are_added_up() -> None:
+    """In every strategy that has no other number of microbatches."""
+    space = attrs.evolve(SPACE, accumulate=4)
+
+    assert {4} == {one.microbatches for one in _made(space)}
+    chosen = attrs.evolve(space, microbatches=(2,))
+    assert {(True, 2), (False, 4)} == {
+        (one.stages > 1, one.microbatches) for one in _made(chosen)
+    }
+    assert "dp:8 mb:4" in {str(one) for one in _made(space)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"training": False}, "an inference has no gradients to add up"),
+        ({"batch": None, "fixed": 8}, "fixes the 8 samples of a microbatch"),
+        ({"batch": 16}, "a batch of 2 does not divide into 4 microbatches"),
+    ],
+)
+def test_microbatches_that_cannot_be(changed: dict[str, Any], reason: str) -> None:
+    """The reason is said of each strategy."""
+    space = attrs.evolve(SPACE, accumulate=4, **changed)
+
+    reasons = {str(one.strategy): one.reason for one in _refused(space)}
+
+    assert reason in reasons["dp:8 mb:4"]
 
 
 def test_interleaved_stages_take_rounds_of_microbatches() -> None:

@@ -71,6 +71,8 @@ def test_what_is_written_of_tables_is_read(strategy: Strategy) -> None:
         ("dp:8 tp:1 pp:1", "dp:8"),
         ("pp:2 mb:8 interleaved:3", "dp:4 pp:2 mb:8 interleaved:3"),
         ("pp:4 interleaved mb:8", "dp:2 pp:4 mb:8 interleaved:2"),
+        ("mb:4 fsdp", "fsdp:8 mb:4"),
+        ("tp:8 mb:1", "tp:8"),
     ],
 )
 def test_one_strategy(text: str, read: str) -> None:
@@ -126,7 +128,6 @@ def test_what_is_left_open_is_tried() -> None:
         ("tp:2 tp:4", "tp is said twice"),
         ("dp tp", "dp and tp have no degrees"),
         ("mb:4", "it says nothing"),
-        ("tp:8 mb:4", "are for stages: add pp:N"),
         ("dp:8 gpipe", "are for stages: add pp:N"),
         ("pp:8 gpipe 1f1b", "two schedules"),
         ("pp:8 gpipe interleaved:2", "two schedules"),

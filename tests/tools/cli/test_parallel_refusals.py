@@ -42,6 +42,8 @@ program @many {
         ((*FOUR[2:], "--strategy", "emb=grid"), 2, "no tables of embedding bags"),
         ((*FOUR[2:], "--strategy", "fsdp:2 pp:2"), 2, "fsdp comes before"),
         ((*FOUR[2:], "--strategy", "pp:2 mb:3"), 2, "does not divide into 3 micro"),
+        ((*FOUR[2:], "--strategy", "dp mb:3"), 2, "does not divide into 3 micro"),
+        ((*FOUR[2:], "--accumulate", "0"), 2, "0 is not in the range"),
         ((*FOUR[2:], "--microbatches", "0"), 2, "0 is not in the range"),
         ((*FOUR[2:], "--search", "some"), 2, "'some' is not one of 'fast', 'all'"),
         ((*FOUR[2:], "--limit", "0"), 2, "0 is not in the range"),

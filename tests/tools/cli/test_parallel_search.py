@@ -101,6 +101,8 @@ def test_the_fast_search_finds_the_best(
         (GPT, "dp:2 pp:2 mb:2 1f1b", (*AGAIN, "--pass", "faster-host{times=2}")),
         (GPT, "dp:2 pp:2 mb:4 interleaved:3", AMP),
         (GPT, "fsdp:4", (*AGAIN, "--pass", "data-parallel{bucket-mb=1}")),
+        (GPT, "fsdp:4 mb:2", AGAIN),
+        (GPT, "dp:2 tp:2 mb:8", (*AMP, "--accumulate", "8")),
     ],
 )
 def test_analyze_says_the_same(

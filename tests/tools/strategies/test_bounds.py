@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
@@ -44,6 +44,7 @@ def _pricer(model: str, batch: int, optimizer: str | None, **how: Any) -> Pricer
     st.sampled_from(_MODELS),
     st.sampled_from((2, 3, 4, 6, 8)),
     st.sampled_from((1, 4, 64)),
+    st.sampled_from((None, 2, 4)),
     st.one_of(st.none(), _OPTIMIZERS),
     st.sampled_from(("fp32", "amp-bf16", "bf16")),
     st.sampled_from(("eager", "cudagraph")),
@@ -53,6 +54,7 @@ def test_no_strategy_takes_less_than_its_bound(
     model: str,
     ranks: int,
     own: int,
+    accumulate: int | None,
     optimizer: str | None,
     dtype: str,
     runtime: str,
@@ -66,8 +68,10 @@ def test_no_strategy_takes_less_than_its_bound(
         tables=model.startswith(("dlrm", "deepfm")),
         training=optimizer is not None,
         batch=ranks * own,
+        accumulate=accumulate,
     )
     strategies = [one for one in space if isinstance(one, Strategy)]
+    assume(strategies)
     strategy = data.draw(st.sampled_from(strategies))
 
     try:
