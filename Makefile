@@ -53,7 +53,7 @@ types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/mypy benchmarks/collection benchmarks/collect.py \
-	    benchmarks/training benchmarks/fits benchmarks/fit*.py \
+	    benchmarks/training benchmarks/fits benchmarks/fit*.py benchmarks/corrections.py \
 	    benchmarks/ratios.py benchmarks/speed/warm.py benchmarks/speed/scale.py
 	$(BIN)/pyright --pythonpath $(BIN)/python
 

@@ -38,7 +38,7 @@ from training.gemm_calls import fit_gemm_shares
 from training.intervals import call_sigmas, kernel_sigmas
 from training.network_fit import write_networks
 from training.samples import Sample, held_out_samples, samples_of, to_fit
-from training.shipped_gemms import fit_shipped_gemms
+from training.shipped_gemms import fit_shipped_gemms, shipped
 from training.streams import KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
 from training.unseen_intervals import unseen_sigmas
@@ -165,7 +165,7 @@ def set_gemms(samples: Sequence[Sample]) -> None:
         for name, p in sorted(found.items())
     }
     write_fitted("gemm", tables, GEMM_SOURCE)
-    write_networks(networks, RESIDUAL_FILE)
+    write_networks(shipped(networks), RESIDUAL_FILE)
 
 
 def set_intervals(samples: Sequence[Sample], unseen: Unseen) -> None:

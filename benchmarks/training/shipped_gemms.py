@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import attrs
@@ -42,6 +44,10 @@ Floats: TypeAlias = NDArray[np.float64]
 
 BASIC = "bf16"
 """The type whose rows say the parameters on tensor cores; others are corrected."""
+
+NOT_SHIPPED = Path(__file__).parents[1] / "corrections.toml"
+"""Networks that are farther off than the formula on rows of another session or board or
+on sizes of layers, as `GPU/type`: by `benchmarks/corrections.py`."""
 
 _FEWEST_NETWORK = 2000
 """Rows below which a GPU and type have no network."""
@@ -94,6 +100,14 @@ def fit_shipped_gemms(
             own = tables.get(_own_table(sample), tables["tensor.all"])
             known[name, sample.key.dtype] = rows, own
     return tables, dict(zip(known, fit_residuals([*known.values()]), strict=True))
+
+
+def shipped(
+    found: Mapping[tuple[str, str], Network], listed: Path = NOT_SHIPPED
+) -> dict[tuple[str, str], Network]:
+    """Return the networks but for those that are listed as not to be shipped."""
+    left = tomllib.loads(listed.read_text(encoding="utf-8"))["not_shipped"]
+    return {key: found[key] for key in found if "/".join(key) not in left}
 
 
 def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:

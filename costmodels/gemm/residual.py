@@ -12,7 +12,9 @@ gemms` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
 others: the libraries that its tables name) and from NeuSight's (MIT; fp32; event pairs
 whose kernel the host's call does not hide; torch 2.1), 2026-11. All rows of them: how
 far off it is on sizes that it has not seen, networks say that lack those
-(`benchmarks/training/cross_fit.py`).
+(`benchmarks/training/cross_fit.py`). Those that are farther off than the model on
+another session or board, or on sizes of layers, are left out
+(`benchmarks/corrections.py`).
 """
 
 from __future__ import annotations

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
 from training.samples import CALIBRATION, FITTED, TEST, Sample
-from training.shipped_gemms import fit_parameters
+from training.shipped_gemms import NOT_SHIPPED, fit_parameters, shipped
 
 from perfc.costmodels import KernelTable, load_target
-from perfc.costmodels.gemm import gemms_of, tensor_parameters, tensor_seconds
+from perfc.costmodels.fitted_files import networks
+from perfc.costmodels.gemm import (
+    RESIDUAL_FILE,
+    gemms_of,
+    tensor_parameters,
+    tensor_seconds,
+)
 from perfc.fitting.scores import GroupKey
 
 SIDES = (64, 512, 4096)
@@ -61,3 +70,21 @@ def test_a_gpu_without_rows_to_fit_has_no_parameters(part: int) -> None:
     tables = fit_parameters([SIMT, KNOWN, _marked(OTHER, part)])
 
     assert {"simt", "tensor.all", 'tensor."Ada Lovelace"'} == tables.keys()
+
+
+def test_networks_that_lose_elsewhere_are_left_out(tmp_path: Path) -> None:
+    """By the list of the scores: `GPU/type`."""
+    listed = tmp_path / "corrections.toml"
+    listed.write_text('[not_shipped]\n"l40s/bf16" = "farther off"\n', encoding="utf-8")
+    known = networks(RESIDUAL_FILE)
+
+    left = set(known) - set(shipped(known, listed))
+
+    assert {("l40s", "bf16")} == left
+
+
+def test_no_network_ships_that_is_listed() -> None:
+    """`make fit` and the file that perfc has agree."""
+    listed = tomllib.loads(NOT_SHIPPED.read_text(encoding="utf-8"))["not_shipped"]
+
+    assert not {"/".join(key) for key in networks(RESIDUAL_FILE)} & set(listed)
