@@ -67,10 +67,12 @@ class MemcpyModel:
         """Price the rows; a copy that does not say `pinned` is from pinned memory."""
         link = target.host_link
         rates = _rates(link)
-        rate = np.array([rates[k.params.text("kind")] for k in kernels.kernels])
-        pinned = np.array([_is_pinned(k) for k in kernels.kernels], dtype=np.bool_)
+        to_device = kernels.text("kind") == "h2d"
+        rate = np.where(to_device, rates["h2d"], rates["d2h"])
+        said = kernels.values("pinned")
+        pinned = np.array([each is None or each for each in said], dtype=np.bool_)
         moved = link_bytes(kernels.signatures, ARRAYS)
-        late_s = _latency_s(moved, kernels.text("kind") == "h2d", target, ARRAYS)
+        late_s = _latency_s(moved, to_device, target, ARRAYS)
         return uniform_estimate(
             late_s + _seconds(moved, rate, pinned, link, ARRAYS),
             model=self.name,

@@ -32,6 +32,9 @@ GEMMS = 100
 TABLES = 10
 """Tables of one row priced in a call."""
 
+ROWS = 2_000
+"""Rows of a table of columns."""
+
 Calls = dict[str, Callable[[], object]]
 
 
@@ -50,6 +53,7 @@ def parts_of() -> dict[str, int]:
         "warm: another target, by name": len(TARGETS),
         "price: one GEMM": GEMMS,
         "price: a table of one row": TABLES,
+        "price: a training step": len(TARGETS),
     }
 
 
@@ -83,12 +87,22 @@ def prices() -> Calls:
     ((_, table),), _ = kernel_tables("gemm", "bf16", pricing.shapes("gemm", GEMMS))
     ((_, short),), _ = kernel_tables("gemm", "bf16", pricing.shapes("gemm", 1))
     kernels = list(table.kernels)
+    loaded = perfc.load("dlrm-mlperf", batch=BATCH, mode="training")
+    (graph,) = perfc.analyze(loaded, target).results.graphs
+    others = [load_target(name) for name in TARGETS]
+    ((_, long),), _ = kernel_tables("gemm", "bf16", pricing.shapes("gemm", ROWS))
     return {
         "price: one GEMM": lambda: [price([k], target, models) for k in kernels],
         # A new table each time: one keeps what was read off it.
         "price: a table of one row": lambda: [
             price_table(attrs.evolve(short), target, models) for _ in range(TABLES)
         ],
+        "price: a training step": lambda: [
+            price(graph.kernels, other, models) for other in others
+        ],
+        "price: 2,000 rows of columns": lambda: price_table(
+            attrs.evolve(long), target, models
+        ),
     }
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -220,23 +220,49 @@ def simt_second(  # noqa: PLR0913 - all say which kernel it is
     grouped: bool = False,
 ) -> float:
     """Return one GEMM's seconds by `simt_seconds` with the shipped parameters."""
-    fills = bool(_fills(size, target))
-    kind = _Kind(size.batch > 1 and not grouped, transposed, fills, biased)
-    kinds = _beside(kind, simt_parameters(wide=is_wide(target)))
-    seconds = max(
-        best_of_one(size, target.once(_SIMT[each]), splits=not kind.batched)
-        for each in kinds
-    )
-    if _is_between(kind, target):
-        others = target.once(_SIMT[kind._replace(any_tile=True)])
-        seconds = math.sqrt(seconds * best_of_one(size, others, splits=False))
+    batched = size.batch > 1 and not grouped
+    kind = batched, transposed, bool(_fills(size, target)), biased
+    machines, between, vectors = target.once(_simt_machines)(kind)
+    seconds = 0.0
+    for machine in machines:
+        seconds = max(seconds, best_of_one(size, machine, splits=not batched))
+    if between is not None:
+        seconds = math.sqrt(seconds * best_of_one(size, between, splits=False))
     if size.m == 1 or size.n == 1:
-        machine = target.once(_SIMT[_Kind()])
-        streamed_s = machine.moved_seconds(size) + machine.start_s
+        streamed_s = vectors.moved_seconds(size) + vectors.start_s
         seconds = min(seconds, streamed_s)
         if across:
-            seconds = streamed_s + machine.split_s
+            seconds = streamed_s + vectors.split_s
     return seconds
+
+
+class _SimtMachines(NamedTuple):
+    """Machines that say what one GEMM takes without tensor cores."""
+
+    beside: tuple[Machine, ...]
+    """None of which takes longer than it does."""
+    between: Machine | None
+    """The one whose price it lies between, and theirs."""
+    vectors: Machine
+
+
+def _simt_machines(
+    target: Target,
+) -> Callable[[tuple[bool, bool, bool, bool]], _SimtMachines]:
+    """Return a function that has the machines of `_Kind`s; see `Target.once`."""
+
+    @functools.cache
+    def machines_of(kind: tuple[bool, bool, bool, bool]) -> _SimtMachines:
+        of = _Kind(*kind)
+        beside = _beside(of, simt_parameters(wide=is_wide(target)))
+        others = of._replace(any_tile=True)
+        return _SimtMachines(
+            tuple(target.once(_SIMT[each]) for each in beside),
+            target.once(_SIMT[others]) if _is_between(of, target) else None,
+            target.once(_SIMT[_Kind()]),
+        )
+
+    return machines_of
 
 
 def tensor_second(
@@ -244,9 +270,10 @@ def tensor_second(
 ) -> float:
     """Return one GEMM's seconds by `tensor_seconds` with the shipped parameters."""
     seconds = best_of_one(size, target.once(_TENSOR[own, False]), splits=True)
-    if biased and own_parameters(target, own).biased_parts < MOST_PARTS:
+    if biased:
         machine = target.once(_TENSOR[own, True])
-        seconds = max(seconds, best_of_one(size, machine, splits=True))
+        if machine.most_parts < MOST_PARTS:
+            seconds = max(seconds, best_of_one(size, machine, splits=True))
     return seconds
 
 

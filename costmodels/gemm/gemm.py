@@ -27,6 +27,7 @@ from perfc.costmodels.gemm.layouts import (
     across,
     is_across,
     tensor_kernels,
+    tensor_kernels_of_one,
 )
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
@@ -48,7 +49,6 @@ from perfc.costmodels.gemm.residual import (
 )
 from perfc.costmodels.kernels import (
     ARRAYS,
-    FLOATS,
     Estimate,
     Flags,
     Floats,
@@ -127,29 +127,40 @@ class GemmModel:
         size = _size_of(one, target)
         if size is None:
             return None
-        transposed = one.kernel.params.get("layout") in TRANSPOSED
+        own = tensor_kernels_of_one(one, target)
+        how = _How(
+            one.text("layout") in TRANSPOSED,
+            one.given("bias"),
+            (size.m == 1 or size.n == 1) and is_across(one.kernel),
+        )
         seconds = math_second(
             size,
             one.math,
             target,
-            transposed=transposed,
-            biased=bool(one.kernel.params.get("bias")),
-            across=(size.m == 1 or size.n == 1) and is_across(one.kernel),
-            own=(own := int(tensor_kernels(one, target, FLOATS))),
+            transposed=how.transposed,
+            biased=how.biased,
+            across=how.across,
+            own=own,
         )
-        trusts = target.once(_trusts)
-        found = trusts[_ON_CORES + own]
-        if one.math in SIMT_MODES:
-            found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
-        measured = False
+        trusts, measured = target.once(_trusts), False
         if not own:
-            seconds, measured = _corrected_one(
-                seconds, size, one, target, transposed=transposed
-            )
+            seconds, measured = _corrected_one(seconds, size, one, target, how)
         if measured:
             found = trusts[_MEASURED]
+        elif one.math in SIMT_MODES:
+            found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
+        else:
+            found = trusts[_ON_CORES + own]
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
+
+
+class _How(NamedTuple):
+    """What decides the kernel of one GEMM besides its sizes; as of `Gemms`."""
+
+    transposed: bool
+    biased: bool
+    across: bool
 
 
 def _fastest(kernels: KernelTable, target: Target) -> Floats:
@@ -184,12 +195,7 @@ def _correct(
 
 
 def _corrected_one(
-    seconds: float,
-    size: Size[float],
-    one: OneSignature,
-    target: Target,
-    *,
-    transposed: bool,
+    seconds: float, size: Size[float], one: OneSignature, target: Target, how: _How
 ) -> tuple[float, bool]:
     """Return the corrected seconds of one GEMM, and whether such were measured."""
     known = target.once(known_gemms)(type_of(one.kernel.dtype, one.math))
@@ -198,17 +204,15 @@ def _corrected_one(
     modelled_s = seconds
     if known.gpu is not target:
         size = size._replace(peak=known.gpu.device.flops_per_s[one.math])
-        single = (size.m == 1 or size.n == 1) and is_across(one.kernel)
-        biased = bool(one.kernel.params.get("bias"))
         modelled_s = math_second(
             size,
             one.math,
             known.gpu,
-            transposed=transposed,
-            biased=biased,
-            across=single,
+            transposed=how.transposed,
+            biased=how.biased,
+            across=how.across,
         )
-    factor, measured = known.factor(modelled_s, size, transposed=transposed)
+    factor, measured = known.factor(modelled_s, size, transposed=how.transposed)
     return seconds * factor, measured
 
 

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfc.costmodels.gemm.formula import tile_spread, tile_spreads
-from perfc.costmodels.gemm.layouts import TRANSPOSED, are_unaligned
+from perfc.costmodels.gemm.layouts import (
+    TRANSPOSED,
+    are_unaligned,
+    tensor_kernels_of_one,
+)
 from perfc.costmodels.gemm.machine import Size
-from perfc.costmodels.gemm.parameters import SIMT_MODES
+from perfc.costmodels.gemm.parameters import SIMT_MODES, TENSOR_KERNELS, UNALIGNED
 from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.gemm.tiles import NO_BATCHED_ROWS
 from perfc.costmodels.kernels import (
     ARRAYS,
-    FLOATS,
     Flags,
     Floats,
     IntervalGroup,
@@ -35,8 +38,7 @@ _ODD = " unaligned"
 """In the names of GEMMs on tensor cores whose lines no vector loads reach, of which no
 row sets an interval."""
 
-_EVEN = 16
-"""Elements of any type that fill what vector loads move at a time."""
+_UNALIGNED = TENSOR_KERNELS.index(UNALIGNED)
 
 _OLD_ARCHITECTURES = frozenset({"Maxwell", "Pascal"})
 
@@ -54,20 +56,13 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
 
 def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     """Return the group of one GEMM."""
-    if one.math not in SIMT_MODES and _is_odd(one, target):
+    cores = one.math not in SIMT_MODES
+    if cores and tensor_kernels_of_one(one, target) == _UNALIGNED:
         return OneGroup((_ODD,))
     width = BEYOND if is_beyond(one, target) else 1.0
     if one.param("b") != 1:
         return OneGroup((_BATCHED, ""), width, _spread(one, target))
     return OneGroup((_single(target),), width)
-
-
-def _is_odd(one: OneSignature, target: Target) -> bool:
-    """Whether one GEMM's lines are unaligned; searches ask it of every GEMM."""
-    sides = (one.param("m", 1.0), one.param("n", 1.0), one.param("k", 1.0))
-    if all(side % _EVEN == 0 for side in sides):
-        return False
-    return are_unaligned(one, target, FLOATS) > 0
 
 
 def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:

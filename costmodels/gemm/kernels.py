@@ -8,7 +8,7 @@ GEMMs, and for one by trying kernel after kernel, which takes a third of the tim
 from __future__ import annotations
 
 import math
-from math import ceil, floor
+from math import ceil, floor, sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -155,8 +155,12 @@ def _fastest(
         outputs = floor(rounds) + 1.0
         empty = outputs - rounds
         # As `_risen`, whose call takes as long as half of the rest.
-        cube = empty * empty * empty
-        missing = cube if steep == 3.0 else _risen(empty, steep, FLOATS)  # noqa: PLR2004
+        if steep == 3.0:  # noqa: PLR2004
+            missing = empty * empty * empty
+        elif steep == 1.5:  # noqa: PLR2004
+            missing = empty * sqrt(empty)
+        else:
+            missing = empty if steep == 1.0 else _risen(empty, steep, FLOATS)
         outputs = (outputs - missing) * full
         compute_s = outputs * each_s
         # Kernels that load ahead fill their pipeline for the first tiles of an SM only.

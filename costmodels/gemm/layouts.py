@@ -20,10 +20,12 @@ from perfc.costmodels.gemm.parameters import (
     kernels_of,
 )
 from perfc.costmodels.kernels import (
+    FLOATS,
     Flags,
     KernelTable,
     Maths,
     Number,
+    OneSignature,
     Signatures,
     one_of,
 )
@@ -35,6 +37,12 @@ TRANSPOSED = ("nt", "tn")
 
 _LINE_BYTES, _LEAST_BYTES = 16, 4
 """What asynchronous copies to shared memory move at a time, at most and at least."""
+
+_ANY_STEP = 16
+"""Elements of any type that are no less than what is copied at a time."""
+
+_OFTEN_ODD = ("fp16", "bf16")
+"""Types that have `UNALIGNED` kernels where no rows say which have."""
 
 
 def across(kernels: KernelTable) -> Flags:
@@ -86,6 +94,25 @@ def tensor_kernels(
         aligned = (left % step == 0) & (right % step == 0) & (n % step == 0)
         odd = maths.flag(matrices) * (1.0 - maths.flag(aligned))
         if not known:
-            odd = odd * maths.flag(one_of(kernels.math, ("fp16", "bf16")))
+            odd = odd * maths.flag(one_of(kernels.math, _OFTEN_ODD))
         found = maths.where(odd > 0, TENSOR_KERNELS.index(UNALIGNED), found)
     return found
+
+
+def tensor_kernels_of_one(one: OneSignature, target: Target) -> int:
+    """Return the number of the kernels that compute one GEMM; as `tensor_kernels`.
+
+    Most sides are even, and most types have no other kernels for odd ones, which is
+    seen at once.
+    """
+    if one.math != TF32:
+        param = one.param
+        if (
+            param("m", 1.0) % _ANY_STEP == 0
+            and param("n", 1.0) % _ANY_STEP == 0
+            and param("k", 1.0) % _ANY_STEP == 0
+        ):
+            return 0
+        if one.math not in _OFTEN_ODD and not has_own(kernels_of(target), UNALIGNED):
+            return 0
+    return int(tensor_kernels(one, target, FLOATS))

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from operator import le
 from typing import Any
 
 import attrs
@@ -149,8 +148,9 @@ class Known:
         turned, told_s = float(transposed), modelled_s - self.launch_s
         sizes = _ranged(told_s, size, turned, FLOATS)
         low, high = self._ends
-        if not (all(map(le, low, sizes)) and all(map(le, sizes, high))):
-            return 1.0, False
+        for least, value, most in zip(low, sizes, high, strict=True):
+            if not least <= value <= most:
+                return 1.0, False
         features = _features(told_s, size, turned, self.gpu, FLOATS)
         inside = self.own and self.network.covers(sizes)
         found = FLOATS.exp(self.network.of_one(features))
@@ -281,8 +281,9 @@ def _features(
         )
     )
     found: list[Any] = [*logs[:5], transposed, *logs[5:]]
+    wide = width * 6.0
     found += (_cold(held * 6.0), _cold(held * held * 4.0))
-    found += (_cold(side * (width * 6.0)) for side in (m * k, k * n, m * n))
+    found += (_cold(m * k * wide), _cold(k * n * wide), _cold(m * n * wide))
     found += _tiling(m, n, batch * per_sm, maths)
     # Up to so many rows libraries have kernels of their own.
     found += (m <= 1, m <= 4, m <= 8, m <= 16, m <= 32, m <= 64, m <= 128)  # noqa: PLR2004

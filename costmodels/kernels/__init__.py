@@ -28,18 +28,18 @@ if TYPE_CHECKING:
         SOFTWARE,
         CostModel,
         Estimate,
+        Priced,
+        Provenance,
+        uniform_estimate,
+    )
+    from perfc.costmodels.kernels.signatures import (
         Flags,
         Floats,
         Indices,
-        KernelTable,
-        Priced,
-        Provenance,
         Signatures,
         Texts,
-        distinct,
-        one_of,
-        uniform_estimate,
     )
+    from perfc.costmodels.kernels.table import KernelTable, distinct, one_of
     from perfc.costmodels.kernels.work_bound import (
         memory_levels,
         moved_s,
@@ -69,19 +69,13 @@ else:
             "protocol": (
                 "CostModel",
                 "Estimate",
-                "Flags",
-                "Floats",
-                "Indices",
-                "KernelTable",
                 "Priced",
                 "Provenance",
                 "SOFTWARE",
-                "Signatures",
-                "Texts",
-                "distinct",
-                "one_of",
                 "uniform_estimate",
             ),
+            "signatures": ("Flags", "Floats", "Indices", "Signatures", "Texts"),
+            "table": ("KernelTable", "distinct", "one_of"),
             "work_bound": ("memory_levels", "moved_s", "work_bound_s"),
         },
     )

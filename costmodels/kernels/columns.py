@@ -1,30 +1,32 @@
-"""Kernel signatures as columns: many rows of one op, none of them an object."""
+"""Kernel signatures as columns: many rows of few ops, none of them an object."""
 
 from __future__ import annotations
 
+import bisect
 import functools
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.kernels.protocol import (
+from perfc.costmodels.kernels.signatures import (
+    NUMBERS,
     Flags,
     Floats,
     Indices,
-    KernelTable,
     Kind,
     Texts,
     number_without,
     text_without,
 )
-from perfc.costmodels.machine import Target
+from perfc.costmodels.kernels.table import KernelTable
 from perfc.ir import Kernel, Record, Work
 
 Column = NDArray[Any]
-"""Numbers, flags or words, one a row."""
+"""Numbers, flags, words, or objects of what is none of these, one a row."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -35,7 +37,8 @@ class KernelColumns:
         op: Canonical name.
         dtype: What tensors are stored in.
         math: Math mode.
-        params: Parameters by name; int64, float64, bool or str, shape (rows,) each.
+        params: Parameters by name, shape (rows,) each; int64, float64, bool or str, and
+            lists, as of an embedding bag's tables, as objects, None for one without.
         flops: Shape (rows,); so are the others.
         bytes_read: Compulsory.
         bytes_written: Compulsory.
@@ -54,7 +57,9 @@ class KernelColumns:
         return len(self.flops)
 
     def take(self, rows: Indices) -> KernelColumns:
-        """Return some of the rows."""
+        """Return some of the rows; itself, if they are all of them."""
+        if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
+            return self
         return attrs.evolve(
             self,
             params={name: column[rows] for name, column in self.params.items()},
@@ -62,6 +67,12 @@ class KernelColumns:
             bytes_read=self.bytes_read[rows],
             bytes_written=self.bytes_written[rows],
         )
+
+    def kernel(self, row: int) -> Kernel:
+        """Make one of the kernels."""
+        values = [column.item(row) for column in self.params.values()]
+        work = self.flops[row], self.bytes_read[row], self.bytes_written[row]
+        return self._made(values, work)
 
     def kernels(self) -> list[Kernel]:
         """Make every kernel."""
@@ -73,30 +84,37 @@ class KernelColumns:
             self.bytes_written.tolist(),
             strict=True,
         )
-        return [
-            Kernel(
-                self.op,
-                self.dtype,
-                self.math,
-                Record(dict(zip(self.params, values, strict=True))),
-                Work(*map(int, amounts)),
-            )
-            for values, amounts in zip(params, work, strict=True)
-        ]
+        return list(map(self._made, params, work))
+
+    def _made(self, values: Sequence[Any], work: Sequence[float]) -> Kernel:
+        """Return the kernel of a value of each column, and of its work."""
+        named = zip(self.params, values, strict=True)
+        given = {name: value for name, value in named if value is not None}
+        made = Work(*map(int, work))
+        return Kernel(self.op, self.dtype, self.math, Record(given), made)
 
 
 @attrs.frozen(eq=False)
 class _Made(Sequence[Kernel]):
-    """Kernels that are made when the first of them is asked for."""
+    """Kernels that are made when they are asked for: one alone, or else all of them."""
 
-    columns: KernelColumns
+    parts: Sequence[KernelColumns]
+    _alone: dict[int, Kernel] = attrs.field(factory=dict[int, Kernel], init=False)
 
     @functools.cached_property
     def _all(self) -> list[Kernel]:
-        return self.columns.kernels()
+        made = (part.kernels() for part in self.parts)
+        return list(itertools.chain.from_iterable(made))
+
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        return list(itertools.accumulate(map(len, self.parts)))
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return self._ends[-1]
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self._all)
 
     @overload
     def __getitem__(self, at: int) -> Kernel: ...
@@ -105,54 +123,51 @@ class _Made(Sequence[Kernel]):
     def __getitem__(self, at: slice) -> Sequence[Kernel]: ...
 
     def __getitem__(self, at: int | slice) -> Kernel | Sequence[Kernel]:
-        return self._all[at]
+        if isinstance(at, slice):
+            return self._all[at]
+        row = range(len(self))[at]  # as of a list: from the end, or none
+        if row not in self._alone:
+            number = bisect.bisect_right(self._ends, row)
+            part = self.parts[number]
+            self._alone[row] = part.kernel(row - self._ends[number] + len(part))
+        return self._alone[row]
 
 
 @attrs.frozen(eq=False)
 class ColumnTable(KernelTable):
-    """A table whose rows are columns; make one with `of`.
+    """A table whose rows are columns, in parts; make one with `of`.
 
     Attributes:
-        columns: The rows.
+        parts: The rows, those of each part after those of the one before it.
 
     """
 
-    columns: KernelColumns
+    parts: tuple[KernelColumns, ...]
 
     @classmethod
-    def of(cls, columns: KernelColumns) -> ColumnTable:
-        """Return the table of *columns*."""
-        return cls(_Made(columns), columns)
+    def of(cls, first: KernelColumns, *more: KernelColumns) -> ColumnTable:
+        """Return the table of the rows of all parts, which are not to be changed."""
+        parts = first, *more
+        return cls(_Made(parts), parts)
+
+    def _joined(self, of: Callable[[KernelColumns], Column]) -> Column:
+        columns = [of(part) for part in self.parts]
+        return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
     @functools.cached_property
     def flops(self) -> Floats:
         """Flops of each kernel."""
-        return self.columns.flops
+        return self._joined(lambda part: part.flops)
 
     @functools.cached_property
     def bytes_read(self) -> Floats:
         """Bytes each kernel must read."""
-        return self.columns.bytes_read
+        return self._joined(lambda part: part.bytes_read)
 
     @functools.cached_property
     def bytes_written(self) -> Floats:
         """Bytes each kernel must write."""
-        return self.columns.bytes_written
-
-    @functools.cached_property
-    def op(self) -> Texts:
-        """Canonical name of each kernel."""
-        return np.full(len(self), self.columns.op)
-
-    @functools.cached_property
-    def dtype(self) -> Texts:
-        """What each kernel's tensors are stored in."""
-        return np.full(len(self), self.columns.dtype)
-
-    @functools.cached_property
-    def math(self) -> Texts:
-        """Math mode of each kernel."""
-        return np.full(len(self), self.columns.math)
+        return self._joined(lambda part: part.bytes_written)
 
     @functools.cached_property
     def known(self) -> Flags:
@@ -161,50 +176,79 @@ class ColumnTable(KernelTable):
 
     @functools.cached_property
     def kinds(self) -> tuple[list[Kind], Indices]:
-        """The op, dtype and math mode of all kernels."""
-        kind = (self.columns.op, self.columns.dtype, self.columns.math)
-        return [kind], np.zeros(len(self), dtype=np.intp)
+        """The ops, dtypes and math modes that occur, and which each kernel has."""
+        numbers: dict[Kind, int] = {}
+        at = [
+            numbers.setdefault((part.op, part.dtype, part.math), len(numbers))
+            for part in self.parts
+        ]
+        sizes = [len(part) for part in self.parts]
+        return list(numbers), np.repeat(np.array(at, dtype=np.intp), sizes)
 
-    def param(self, name: str, default: float | None = None) -> Floats:
-        """Return one numeric parameter of every kernel."""
-        column = self.columns.params.get(name)
-        if column is None or column.dtype.kind not in "bif":
-            if default is None:
-                default = number_without(self.columns.op, name)
-            return np.full(len(self), float(default))
-        return column.astype(np.float64)
+    def _param(self, name: str, default: float | None) -> Floats:
+        def of(part: KernelColumns) -> Column:
+            column = part.params.get(name)
+            if column is not None and column.dtype.kind in "bif":
+                return column.astype(np.float64, copy=False)
+            other = number_without(part.op, name) if default is None else default
+            if column is not None and column.dtype.kind == "O":
+                said = column.tolist()
+                numbers = [v if isinstance(v, NUMBERS) else other for v in said]
+                return np.array(numbers, dtype=np.float64)
+            return np.full(len(part), float(other))
 
-    def text(self, name: str, default: str | None = None) -> Texts:
-        """Return one parameter of every kernel that is a word."""
-        column = self.columns.params.get(name)
-        if column is None or column.dtype.kind != "U":
-            if default is None:
-                default = text_without(self.columns.op, name)
-            return np.full(len(self), default)
-        return column
+        return self._joined(of)
 
-    def given(self, name: str) -> Flags:
-        """Whether every kernel has a parameter, not none, zero, false or empty."""
-        column = self.columns.params.get(name)
-        if column is None:
-            return np.zeros(len(self), dtype=np.bool_)
-        if column.dtype.kind == "U":  # which NumPy 1 reads as numbers
-            return np.asarray(column != "", dtype=np.bool_)
-        return column.astype(np.bool_)
+    def _text(self, name: str, default: str | None) -> Texts:
+        def of(part: KernelColumns) -> Column:
+            column = part.params.get(name)
+            if column is not None and column.dtype.kind == "U":
+                return column
+            other = text_without(part.op, name) if default is None else default
+            if column is not None and column.dtype.kind == "O":
+                words = [v if isinstance(v, str) else other for v in column.tolist()]
+                return np.array(words, dtype=np.str_)
+            return np.full(len(part), other)
 
-    def peak_flops_per_s(self, target: Target) -> Floats:
-        """Peak rate of *target* in the math mode of all kernels, FLOP/s."""
-        return np.full(len(self), target.peak(self.columns.math))
+        return self._joined(of)
 
-    def runs_on(self, target: Target) -> Flags:
-        """Whether a target has the math mode of all kernels."""
-        return np.full(len(self), self.columns.math in target.device.flops_per_s)
+    def _given(self, name: str) -> Flags:
+        def of(part: KernelColumns) -> Column:
+            column = part.params.get(name)
+            if column is None:
+                return np.zeros(len(part), dtype=np.bool_)
+            if column.dtype.kind == "U":  # which NumPy 1 reads as numbers
+                return np.asarray(column != "", dtype=np.bool_)
+            return column.astype(np.bool_)
+
+        return self._joined(of)
+
+    def values(self, name: str) -> list[Any]:
+        """Return one parameter of every kernel as it is, None of one without it."""
+        columns = ((len(part), part.params.get(name)) for part in self.parts)
+        each = ([None] * n if c is None else c.tolist() for n, c in columns)
+        return list(itertools.chain.from_iterable(each))
 
     def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
         """Return the table with one more parameter."""
-        params = {**self.columns.params, name: values}
-        return ColumnTable.of(attrs.evolve(self.columns, params=params))
+        cuts = np.cumsum([len(part) for part in self.parts])[:-1]
+        pieces = zip(self.parts, np.split(values, cuts), strict=True)
+        return ColumnTable.of(
+            *(
+                attrs.evolve(part, params={**part.params, name: piece})
+                for part, piece in pieces
+            )
+        )
 
-    def take(self, rows: Indices) -> KernelTable:
-        """Return some of the rows."""
-        return ColumnTable.of(self.columns.take(rows))
+    def _take(self, rows: Indices) -> KernelTable:
+        """Return some of the rows: a part of each part, or of each run of its rows."""
+        sizes = np.array([len(part) for part in self.parts])
+        starts = np.cumsum(sizes) - sizes
+        at = np.searchsorted(np.cumsum(sizes), rows, side="right")
+        cuts = np.flatnonzero(np.diff(at)) + 1
+        runs = zip(np.split(at, cuts), np.split(rows, cuts), strict=True)
+        taken: list[KernelColumns] = []
+        for of, run in runs:
+            number = int(of[0]) if len(of) else 0  # no row is one of the first part
+            taken.append(self.parts[number].take(run - starts[number]))
+        return self._part(ColumnTable.of(*taken), rows)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import attrs
 import numpy as np
 
-from perfc.costmodels.kernels.protocol import Flags, Floats
+from perfc.costmodels.kernels.signatures import Flags, Floats
 
 Number = TypeVar("Number", float, Floats)
 """Number of one kernel, or of many: then an array whose shapes broadcast."""

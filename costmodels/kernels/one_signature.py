@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from perfc.costmodels.kernels.protocol import number_without, text_without
+from perfc.costmodels.kernels.signatures import number_without, text_without
 from perfc.costmodels.machine import Target
 from perfc.ir import Kernel
 

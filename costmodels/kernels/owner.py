@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from perfc.costmodels.kernels.one_signature import OneSignature
-from perfc.costmodels.kernels.protocol import Flags, Floats, KernelTable
+from perfc.costmodels.kernels.signatures import Flags, Floats
+from perfc.costmodels.kernels.table import KernelTable
 from perfc.costmodels.machine import Target
 
 

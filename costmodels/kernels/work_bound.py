@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfc.costmodels.kernels.maths import Maths, Number
-from perfc.costmodels.kernels.protocol import Signatures
+from perfc.costmodels.kernels.signatures import Signatures
 from perfc.costmodels.machine import Target
 
 

@@ -39,6 +39,9 @@ _UNIFORM = frozenset({None, "", "uniform"})
 _SIZES = ("rows", "dim", "pooling")
 """What every table says of itself."""
 
+_OF_ALL = ("popularity", "batch", "phase")
+"""What a kernel says of all of its tables."""
+
 ROW_FORMATS: Mapping[str, tuple[float, int]] = MappingProxyType(
     {
         "fp64": (8.0, 0),
@@ -181,19 +184,39 @@ class ListedTables:
     sizes: Floats
     popularities: Sequence[AttrValue]
 
+    def take(self, rows: Indices) -> ListedTables:
+        """Return the tables of some of the kernels."""
+        counts, starts = self.counts, np.cumsum(self.counts) - self.counts
+        first = np.repeat(starts[rows] - np.cumsum(counts[rows]), counts[rows])
+        at = first + np.repeat(counts[rows], counts[rows])
+        at += np.arange(len(at))
+        places: list[int] = at.tolist()
+        return ListedTables(
+            self.forward[rows],
+            self.usable[rows],
+            self.tiered[rows],
+            self.batch[rows],
+            counts[rows],
+            self.sizes[:, at],
+            [self.popularities[place] for place in places],
+        )
+
 
 def listed_tables(kernels: KernelTable) -> ListedTables:
     """Read them in one pass: thousands of kernels are in no CPU cache."""
+    if (told := kernels.once_of_whole(listed_tables)) is not None:
+        whole, chosen = told
+        return whole.take(chosen)
     flags: list[bool] = []
     counts: list[int] = []
     rows: list[int] = []
     dims: list[int] = []
     pooling: list[int] = []
     texts: list[AttrValue] = []
-    for kernel in kernels.kernels:
-        params, read = kernel.params, kernel.params.reader
-        tables, of_all = params.records("tables"), read("popularity")
-        usable, tiered = bool(tables) and read("batch") is not None, False
+    columns = (kernels.values(name) for name in ("tables", *_OF_ALL))
+    for listed, of_all, batch, phase in zip(*columns, strict=True):
+        tables: tuple[Record, ...] = listed or ()
+        usable, tiered = bool(tables) and batch is not None, False
         for table in tables:
             item = table.reader
             text = item("popularity", of_all)
@@ -205,12 +228,12 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
             dims.append(item("dim"))
             pooling.append(item("pooling"))
             texts.append(text)
-        flags += (read("phase", "forward") == "forward", usable, tiered)
-        counts += (params.integer("batch") if usable else 0, len(tables))
+        flags += (phase is None or phase == "forward", usable, tiered)
+        counts += (int(batch or 0) if usable else 0, len(tables))
     forward, known, held = np.array(flags, dtype=np.bool_).reshape(-1, 3).T
-    batch, each = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+    batches, each = np.array(counts, dtype=np.int64).reshape(-1, 2).T
     sizes = np.array((rows, dims, pooling), dtype=np.float64)
-    return ListedTables(forward, known, held, batch, each, sizes, texts)
+    return ListedTables(forward, known, held, batches, each, sizes, texts)
 
 
 def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:

@@ -116,7 +116,7 @@ class Device:
         cuda = ("cuda",) if self.runs_cuda else ()
         return frozenset({kind, *cuda, self.architecture, self.compute_capability})
 
-    @property
+    @functools.cached_property
     def runs_cuda(self) -> bool:
         """Whether CUDA's libraries run on it, with which all models were fitted."""
         return self.vendor.casefold() == "nvidia"

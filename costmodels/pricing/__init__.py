@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         measured_signature,
     )
     from perfc.costmodels.pricing.models import cost_models, find_cost_models
-    from perfc.costmodels.pricing.one_kernel import price_one
+    from perfc.costmodels.pricing.one_kernel import price_one, say_one
     from perfc.costmodels.pricing.select import price, price_table
     from perfc.costmodels.pricing.terms import terms_of
     from perfc.costmodels.pricing.timing import (
@@ -46,7 +46,7 @@ else:
             "intervals": ("interval_rows", "interval_sizes"),
             "measured": ("MEASURED", "measured_kernel", "measured_signature"),
             "models": ("cost_models", "find_cost_models"),
-            "one_kernel": ("price_one",),
+            "one_kernel": ("price_one", "say_one"),
             "select": ("price", "price_table"),
             "terms": ("terms_of",),
             "timing": (
@@ -93,5 +93,6 @@ __all__ = [
     "price",
     "price_one",
     "price_table",
+    "say_one",
     "terms_of",
 ]

@@ -84,7 +84,7 @@ def with_intervals(
         if (found := _of(known, op, stored, suffixes)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
             factors = np.exp(np.log(sizes) * found.stated[2])
-            factors *= np.broadcast_to(widths, len(kernels))[rows]
+            factors *= _some(widths, rows)
             ours, theirs = found.stated[0] * factors, found.stated[1] * factors
             if found.is_least:
                 wider = np.hypot(shared[rows], own[rows]) > np.hypot(ours, theirs)
@@ -92,9 +92,14 @@ def with_intervals(
                 theirs = np.where(wider, own[rows], theirs)
             shared[rows], own[rows] = ours, theirs
         if np.any(spreads):
-            end = np.broadcast_to(spreads, len(kernels))[rows] * (1 / Z90)
+            end = _some(spreads, rows) * (1 / Z90)
             own[rows] = np.sqrt(own[rows] * own[rows] + end * end)
     return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+
+
+def _some(numbers: Floats | float, rows: Flags) -> Floats | float:
+    """Return those of some rows, or the one of all."""
+    return numbers[rows] if isinstance(numbers, np.ndarray) else numbers
 
 
 def interval_sizes(seconds: Floats, target: Target) -> Floats:

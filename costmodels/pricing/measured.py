@@ -72,10 +72,12 @@ class MeasuredModel:
         claimed = np.zeros(len(kernels), dtype=np.bool_)
         kinds, at = kernels.kinds
         for number, (op, _, _) in enumerate(kinds):
-            rows = np.flatnonzero(at == number) if op in target.measured.ops else ()
-            for row in rows:
-                kernel = kernels.kernels[int(row)]
-                claimed[row] = measured_kernel(kernel, target) is not None
+            if op not in target.measured.ops:
+                continue
+            rows = np.flatnonzero(at == number)
+            chosen = kernels.take(rows).kernels
+            found = [measured_kernel(kernel, target) is not None for kernel in chosen]
+            claimed[rows] = found
         return claimed
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:

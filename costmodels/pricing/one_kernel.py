@@ -10,12 +10,18 @@ table of one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import attrs
 import numpy as np
 
-from perfc.costmodels.kernels import CostModel, Estimate, OneSignature, Priced
+from perfc.costmodels.kernels import (
+    CostModel,
+    Estimate,
+    OneSignature,
+    Priced,
+    Provenance,
+)
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing.bound import at_least_bound_of_one
 from perfc.costmodels.pricing.intervals import interval_of
@@ -24,15 +30,37 @@ from perfc.ir import Kernel
 from perfc.ir.support import is_built_in
 
 
+class Said(NamedTuple):
+    """What is said of one kernel; as a row of `Estimate`."""
+
+    seconds: float
+    sigma_shared: float
+    sigma_independent: float
+    model: str
+    provenance: Provenance
+
+
 def price_one(
     kernel: Kernel, target: Target, models: Sequence[CostModel]
 ) -> Estimate | None:
     """Return `price_table`'s estimate of a table of one kernel; None: ask that."""
+    said = say_one(OneSignature(kernel), target, models)
+    if said is None:
+        return None
+    columns = np.array(said[:3])
+    return Estimate(
+        columns[:1], columns[1:2], columns[2:], [said.model], [said.provenance]
+    )
+
+
+def say_one(
+    one: OneSignature, target: Target, models: Sequence[CostModel]
+) -> Said | None:
+    """Return the estimate of `price_one` in plain numbers."""
     if target.is_calibrated:
         return None
-    one = OneSignature(kernel)
     # An unknown op is a matter of models for any op.
-    for model in _ORDER.of(models, one.op if kernel.known else ""):
+    for model in _ORDER.of(models, one.op if one.kernel.known else ""):
         if model is None:
             return None
         if model.claims_one(one, target):
@@ -48,8 +76,7 @@ def price_one(
     seconds, shared, own, provenance = found
     shared, own = interval_of(one, target, seconds, (shared, own))
     seconds = at_least_bound_of_one(seconds, one, target)
-    columns = np.array((seconds, shared, own))
-    return Estimate(columns[:1], columns[1:2], columns[2:], [model.name], [provenance])
+    return Said(seconds, shared, own, model.name, provenance)
 
 
 class _OneByOne(CostModel, Protocol):

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import pricing
 from perfc.costmodels.kernels import (
+    ColumnTable,
     CostModel,
     Estimate,
     Floats,
     Indices,
     KernelTable,
+    OneSignature,
     Provenance,
 )
 from perfc.costmodels.machine import Target
@@ -25,9 +27,15 @@ from perfc.costmodels.pricing.bound import (
 )
 from perfc.costmodels.pricing.calibrated import as_calibrated
 from perfc.costmodels.pricing.intervals import with_intervals
-from perfc.costmodels.pricing.listed import MEASURED_NAME
+from perfc.costmodels.pricing.listed import MEASURED_NAME, ListedModel
 from perfc.ir import Kernel, PerfcError
 from perfc.ir.support import is_built_in, plugin_at_work
+
+FEW, FEW_OF_COLUMNS = 32, 10
+"""Kernels of one op that are priced one by one, which takes them less than arrays; and
+of those that have to be made of columns first."""
+
+_NO_ROWS: Indices = np.empty(0, dtype=np.intp)
 
 
 def price(
@@ -52,16 +60,52 @@ def price_table(
             a kernel computes in a mode that the target has not.
 
     """
+    if len(table) == 1 <= _most_alone(table):
+        found = pricing.price_one(table.kernels[0], target, models)
+        if found is not None:
+            return found
     todo = _Todo.of(table)
     result = _Result.of(len(table))
-    for row in todo.few():
-        if found := pricing.price_one(table.kernels[row], target, models):
-            rows = np.array([row])
-            result.put(rows, found)
-            todo.done(rows)
+    _price_one_by_one(table, target, models, todo, result)
     if todo.pending.any():
         _price_in_arrays(table, target, models, todo, result)
     return result.estimate()
+
+
+def _price_one_by_one(
+    table: KernelTable,
+    target: Target,
+    models: Sequence[CostModel],
+    todo: _Todo,
+    result: _Result,
+) -> None:
+    """Price the rows of ops that have few, as far as models know them alone."""
+    if target.is_calibrated or not (few := todo.few(_most_alone(table))):
+        return
+    say_one, ones = pricing.say_one, table.once(_ones)
+    for row in few:
+        if row not in ones:
+            ones[row] = OneSignature(table.kernels[row])
+    said = [say_one(ones[row], target, models) for row in few]
+    priced = [each for each in said if each is not None]
+    if not priced:
+        return
+    rows = np.array([row for row, each in zip(few, said, strict=True) if each])
+    seconds, shared, own = np.array([each[:3] for each in priced]).T
+    models_of = [each.model for each in priced]
+    sources = [each.provenance for each in priced]
+    result.put(rows, Estimate(seconds, shared, own, models_of, sources))
+    todo.done(rows)
+
+
+def _most_alone(table: KernelTable) -> int:
+    """Return how many kernels of one op are few."""
+    return FEW_OF_COLUMNS if isinstance(table, ColumnTable) else FEW
+
+
+def _ones(_: KernelTable) -> dict[int, OneSignature]:
+    """Return a place for the rows of a table that are priced one by one."""
+    return {}
 
 
 def _price_in_arrays(
@@ -73,32 +117,24 @@ def _price_in_arrays(
 ) -> None:
     """Price the rows that are left, all that a model claims at once."""
     bounded = ~todo.pending  # those that were priced one by one
+    before = _NO_ROWS, table
     # Names break ties, so that the price of a kernel does not depend on the order in
     # which plugins are found.
     for model in sorted(models, key=lambda m: (-m.priority, m.name)):
+        if isinstance(model, ListedModel) and not model.applies(target):
+            continue
         rows = todo.for_ops(model.ops)
         if not len(rows):
             continue
-        offered = table if len(rows) == len(table) else table.take(rows)
+        offered = _offered(table, rows, before)
+        before = rows, offered
         claimed = _checked_claims(model, offered, target)
         if not claimed.all():
-            rows = rows[claimed]
-            offered = table.take(rows)
+            chosen = np.flatnonzero(claimed)
+            rows, offered = rows[chosen], offered.take(chosen)
         if len(rows):
-            with plugin_at_work(f"cost model {model.name!r}", model):
-                estimate = model.estimate(offered, target)
-            # A plugin may return NaN or too few rows, which has to be reported by its
-            # name before anything is computed from it. Intervals and calibration
-            # describe the errors of models, so measured rows are exempt.
-            _check(model, offered, estimate)
-            if model.name != MEASURED_NAME:
-                if is_built_in(model):
-                    estimate = with_intervals(estimate, offered, target)
-                estimate = as_calibrated(estimate, offered, target)
-            if brings_bound(model):
-                estimate = at_least_own_bound(estimate, offered, target, model)
-                bounded[rows] = True
-            result.put(rows, estimate)
+            result.put(rows, _estimate(model, offered, target))
+            bounded[rows] = brings_bound(model)
             todo.done(rows)
     if len(rest := todo.for_ops(None)):
         kernel = table.kernels[int(rest[0])]
@@ -109,14 +145,49 @@ def _price_in_arrays(
         raise PerfcError(message)
     # The bound of flops and bytes is applied to all rows at once, except those whose
     # plugin brings a bound of its own, which may well be lower.
-    raised = at_least_bound(result.seconds, table, target)
-    result.seconds = np.where(bounded, result.seconds, raised)
+    if not bounded.any():
+        result.seconds = at_least_bound(result.seconds, table, target)
+    elif len(rows := np.flatnonzero(~bounded)):
+        seconds = result.seconds[rows]
+        result.seconds[rows] = at_least_bound(seconds, table.take(rows), target)
 
 
-FEW = 8
-"""Kernels of one op that are priced one by one, which takes them less than arrays."""
+def _estimate(model: CostModel, offered: KernelTable, target: Target) -> Estimate:
+    """Return a model's estimate of its rows, with interval and correction."""
+    with plugin_at_work(f"cost model {model.name!r}", model):
+        estimate = model.estimate(offered, target)
+    # A plugin may return NaN or too few rows, which has to be reported by its name
+    # before anything is computed from it. Intervals and calibration describe the errors
+    # of models, so measured rows are exempt.
+    _check(model, offered, estimate)
+    if model.name != MEASURED_NAME:
+        if is_built_in(model):
+            estimate = with_intervals(estimate, offered, target)
+        estimate = as_calibrated(estimate, offered, target)
+    if brings_bound(model):
+        estimate = at_least_own_bound(estimate, offered, target, model)
+    return estimate
 
-_NO_ROWS: Indices = np.empty(0, dtype=np.intp)
+
+def _offered(
+    table: KernelTable, rows: Indices, before: tuple[Indices, KernelTable]
+) -> KernelTable:
+    """Return some rows: of what was offered *before* if it has them, as it is read.
+
+    Args:
+        table: All rows.
+        rows: Which, ascending.
+        before: Which rows the model before this one was offered, and their table.
+
+    """
+    if len(rows) == len(table):
+        return table
+    known, last = before
+    if len(rows) <= len(known):
+        at = np.searchsorted(known, rows)
+        if (known[np.minimum(at, len(known) - 1)] == rows).all():
+            return last if len(rows) == len(known) else last.take(at)
+    return table.take(rows)
 
 
 @attrs.define
@@ -140,17 +211,19 @@ class _Todo:
             }
         return cls(np.ones(len(table), dtype=np.bool_), by_op)
 
-    def few(self) -> list[int]:
-        """Return the rows of ops that have few."""
-        short = [rows for rows in self.by_op.values() if len(rows) <= FEW]
-        found: list[int] = np.concatenate([_NO_ROWS, *short]).tolist()
+    def few(self, most: int) -> list[int]:
+        """Return the rows of ops that have so many at most, in their order."""
+        short = [rows for rows in self.by_op.values() if len(rows) <= most]
+        found: list[int] = np.sort(np.concatenate([_NO_ROWS, *short])).tolist()
         return found
 
     def for_ops(self, ops: frozenset[str] | None) -> Indices:
         if ops is None:
             return np.flatnonzero(self.pending)
-        found = [self.by_op[op] for op in sorted(ops & self.by_op.keys())]
-        rows = np.sort(np.concatenate(found)) if found else _NO_ROWS
+        found = [rows for op, rows in self.by_op.items() if op in ops]
+        if not found:
+            return _NO_ROWS
+        rows = found[0] if len(found) == 1 else np.sort(np.concatenate(found))
         return rows[self.pending[rows]]
 
     def done(self, rows: Indices) -> None:

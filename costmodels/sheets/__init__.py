@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         profile_names,
         profile_problems,
     )
+    from perfc.costmodels.sheets.kept import kept_target
     from perfc.costmodels.sheets.modified import imagined, is_imagined
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, load_target
@@ -47,6 +48,7 @@ else:
                 "profile_names",
                 "profile_problems",
             ),
+            "kept": ("kept_target",),
             "modified": ("imagined", "is_imagined"),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "load_target"),
@@ -72,6 +74,7 @@ __all__ = [
     "is_imagined",
     "is_path",
     "is_possible",
+    "kept_target",
     "load_profile",
     "load_target",
     "nominal",

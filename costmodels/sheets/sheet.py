@@ -70,18 +70,18 @@ def load_target(
     *overrides* maps fields of the sheet, as `gpu.sm_clock_mhz`, to numbers in
     the sheet's units. What the sheet gives per clock, width or count follows: a
     GPU at half `gpu.sm_clock_mhz` has half the FLOP/s (see `PROPORTIONS`).
+    A target is the same object each time, until its files change.
     Raises `UsageError` for an unknown target or a bad override, `TargetError`
     for a sheet that cannot be read or fails the linter.
     """
     name_or_path = path_text("target", name_or_path)
     if overrides:
-        found = _read(name_or_path, overrides)
-        return attrs.evolve(found, unset=load_target(name_or_path))
+        return sheets.kept_target(name_or_path, overrides, _overridden)
     path = shipped_sheet(name_or_path)
     return (
         shipped_target(path.stem)
         if path is not None
-        else _read(name_or_path, overrides)
+        else sheets.kept_target(name_or_path, overrides, _read)
     )
 
 
@@ -89,6 +89,11 @@ def load_target(
 def shipped_target(name: str) -> Target:
     """Return a target that ships with perfc: it does not change meanwhile."""
     return _read(name, _NO_OVERRIDES)
+
+
+def _overridden(name_or_path: str, overrides: Mapping[str, str]) -> Target:
+    found = _read(name_or_path, overrides)
+    return attrs.evolve(found, unset=load_target(name_or_path))
 
 
 def _read(name_or_path: str, overrides: Mapping[str, str]) -> Target:

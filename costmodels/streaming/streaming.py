@@ -11,7 +11,6 @@ memory is; on a GPU that was idle their clock has not risen yet.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +50,7 @@ from perfc.costmodels.streaming.gather import (
 from perfc.costmodels.streaming.noncontiguous import SCATTERED
 from perfc.costmodels.streaming.stream_time import Kind, Stream, streaming_seconds
 from perfc.costmodels.streaming.traffic import MEMORY_RATES, MemoryRates
+from perfc.ir import Kernel
 
 ONE_PASS_COLUMNS = 1024
 """Softmax keeps rows of up to this many elements in registers."""
@@ -214,10 +214,9 @@ class StreamingModel:
             self.memory,
             ARRAYS,
         )
-        rows = [takes_rows(kernel, target) for kernel in kernels.kernels]
-        if any(rows):
-            taken = list(itertools.compress(kernels.kernels, rows))
-            seconds[np.array(rows)] = all_rows_seconds(taken, target)
+        if gathers := _row_takers(kernels, target):
+            rows = np.array(list(gathers), dtype=np.intp)
+            seconds[rows] = all_rows_seconds(list(gathers.values()), target)
         trusted = [_trust(kind, target) for kind in kinds.kinds]
         provenances = [provenance for provenance, _ in trusted]
         numbers: list[int] = kinds.at.tolist()
@@ -250,6 +249,17 @@ class StreamingModel:
             seconds = rows_seconds(one.kernel, target)
         provenance, shared = _trust(kind, target)
         return Priced(seconds, shared, kind.sigma_independent, provenance)
+
+
+def _row_takers(kernels: KernelTable, target: Target) -> dict[int, Kernel]:
+    """Return the kernels that take whole rows (`takes_rows`), by their place."""
+    kinds, at = kernels.kinds
+    gathers = [number for number, (op, _, _) in enumerate(kinds) if op == "gather"]
+    if not gathers or target.device.compute_capability not in PERFC_ROWS:
+        return {}
+    rows = np.flatnonzero(np.isin(at, gathers))
+    listed = zip(rows.tolist(), kernels.take(rows).kernels, strict=True)
+    return {row: kernel for row, kernel in listed if takes_rows(kernel, target)}
 
 
 def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:

@@ -59,6 +59,16 @@ that all SMs may read are held twice. One elsewhere.
 
 def stream_share(target: Target, rates: MemoryRates = MEMORY_RATES) -> float:
     """Return the share of the nominal memory rate that streams reach."""
+    if rates is MEMORY_RATES:
+        return target.once(_shipped_share)
+    return _share(target, rates)
+
+
+def _shipped_share(target: Target) -> float:
+    return _share(target, MEMORY_RATES)
+
+
+def _share(target: Target, rates: MemoryRates) -> float:
     fields = as_known(target).fields  # more bits by hand make no other memory
     bus_bits = fields.get("gpu.memory_bus_bits", STACKED_BUS_BITS)
     if isinstance(bus_bits, int | float) and bus_bits < STACKED_BUS_BITS:
@@ -102,7 +112,10 @@ def streamed_seconds(
 
     *repeated* is 1 for kernels that are timed again and again on the same operands.
     """
-    memory_rate, l2_rate = _stream_rates(target, rates)
+    if rates is MEMORY_RATES:
+        memory_rate, l2_rate = target.once(_shipped_rates)
+    else:
+        memory_rate, l2_rate = _stream_rates(target, rates)
     cached = cached_share(moved_bytes, target, maths)
     if maths.any(repeated):
         held = repeated_share(moved_bytes, target, rates, maths)

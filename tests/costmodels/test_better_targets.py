@@ -24,7 +24,7 @@ from tests.costmodels.pricing.test_one_kernel import (
 from tests.costmodels.signatures import copy, gemm, over_rows
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, target_names
-from perfc.costmodels.kernels.protocol import Floats
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import TargetError
 from perfc.costmodels.pricing import price_table
 from perfc.costmodels.sheets.sheet_fields import FIELDS

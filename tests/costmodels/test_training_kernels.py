@@ -14,7 +14,7 @@ from perfc.costmodels import (
     lower_bound,
     price,
 )
-from perfc.costmodels.kernels.protocol import KernelTable
+from perfc.costmodels.kernels import KernelTable
 from perfc.ir import AttrValue, Kernel, Record, Work
 
 V100 = load_target("v100")
