@@ -10,8 +10,8 @@ from tests.traces.synthetic import AUTOGRAD, MAIN, Made
 from perfc.ir import TaskKind
 from perfc.traces import Recorded
 from perfc.traces.kineto import read_trace
+from perfc.traces.nesting import CLOCKS_US
 from perfc.traces.recording import record
-from perfc.traces.stream_waits import CLOCKS_US
 
 COMPUTE, COMM, SIDE = 7, 20, 22
 BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
