@@ -45,6 +45,7 @@ from perfc.traces.kineto_fields import (
     devices_of,
     identity_of,
     inputs_of,
+    multiprocessors_of,
     name_of,
     optional_number,
     plain_text,
@@ -337,6 +338,7 @@ class _Reading:
             sorted(self.steps, key=_start),
             tuple(self._diagnostics(file, skew)),
             windowed=self.window is not None,
+            multiprocessors=multiprocessors_of(header),
         )
 
     def _diagnostics(self, file: str, skew: float) -> list[Diagnostic]:
