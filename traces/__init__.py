@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perfc.traces.execution_trace import is_execution_trace, read_execution_trace
     from perfc.traces.inputs import RecordedArgument, RecordedOp, RecordedTensor
     from perfc.traces.recorded import Gap, Recorded
-    from perfc.traces.spans import covered
+    from perfc.traces.spans import covered, joined
 else:
     __getattr__ = door(
         __name__,
@@ -18,7 +18,7 @@ else:
             "execution_trace": ("is_execution_trace", "read_execution_trace"),
             "inputs": ("RecordedArgument", "RecordedOp", "RecordedTensor"),
             "recorded": ("Gap", "Recorded"),
-            "spans": ("covered",),
+            "spans": ("covered", "joined"),
         },
     )
 
@@ -30,5 +30,6 @@ __all__ = [
     "RecordedTensor",
     "covered",
     "is_execution_trace",
+    "joined",
     "read_execution_trace",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from perfc.ir import Diagnostic, LaunchGraph, TaskKind
 from perfc.ir.support import Level
 from perfc.traces.events import Trace, TraceError
 from perfc.traces.kineto import read_trace
+from perfc.traces.nesting import CLOCKS_US
 from perfc.traces.recorded import Recorded
 from perfc.traces.recording import record
 
@@ -23,6 +24,7 @@ _MOST_LOST = 12
 
 _KINDS = ("AllReduce", "AllGather", "ReduceScatter", "SendRecv", "Broadcast", "Reduce")
 _FEWEST = 2
+_SECONDS = 1e-6
 _APART_US = constants("traces").number("recorded_apart_us")
 """Ranks of one run are recorded within it."""
 
@@ -94,7 +96,8 @@ def align_collectives(ranks: Sequence[Recorded]) -> Joint:
     other is told by their ends, which a collective has in common on all ranks; the
     clocks of the ranks have to agree, as they do within a host.
 
-    A collective then takes on all ranks what it took on the one that waited least.
+    A collective then takes on a rank what was left of it when the last rank came, if
+    the clocks of the ranks agree; else what it took on the one that waited least.
 
     Raises:
         TraceError: the ranks do not run the same collectives.
@@ -184,21 +187,64 @@ def _around(offset: int) -> range:
 
 
 def _tied(
-    ranks: Sequence[Recorded], groups: Iterable[Mapping[int, int]]
+    ranks: Sequence[Recorded], groups: Sequence[Mapping[int, int]]
 ) -> Iterable[Recorded]:
     """Return the ranks with graphs in which a group starts together."""
     graphs = [_copied(rank.graph) for rank in ranks]
+    ahead_us = _ahead_us(ranks, groups)
     for number, group in enumerate(groups):
-        stated_s = min(graphs[rank].stated_s[task] for rank, task in group.items())
+        taken_s = _taken_s(ranks, group, ahead_us)
         for rank, task in group.items():
             graphs[rank].group[task] = f"joint{number}"
-            graphs[rank].stated_s[task] = stated_s
+            graphs[rank].stated_s[task] = taken_s[rank]
     for number, (own, graph) in enumerate(zip(ranks, graphs, strict=True)):
         for task, kind in enumerate(graph.kind):
             alone = not graph.group[task].startswith("joint")
             if kind is TaskKind.COLLECTIVE and alone:
                 graph.group[task] = f"r{number}{graph.group[task]}"
         yield attrs.evolve(own, graph=graph)
+
+
+def _ahead_us(
+    ranks: Sequence[Recorded], groups: Sequence[Mapping[int, int]]
+) -> Mapping[int, float] | None:
+    """Return how far the clock of each rank is ahead of those of others.
+
+    Most collectives end on all ranks at once. None if they do not: then the clocks do
+    not tell which rank was last.
+    """
+    apart_us: dict[int, list[float]] = defaultdict(list)
+    for group in groups:
+        ends_us = {rank: ranks[rank].end_us[task] for rank, task in group.items()}
+        usual_us = statistics.median(ends_us.values())
+        for rank, end_us in ends_us.items():
+            apart_us[rank].append(end_us - usual_us)
+    ahead_us = {rank: statistics.median(own) for rank, own in apart_us.items()}
+    agree = all(
+        statistics.median(abs(us - ahead_us[rank]) for us in own) <= CLOCKS_US
+        for rank, own in apart_us.items()
+    )
+    return ahead_us if agree else None
+
+
+def _taken_s(
+    ranks: Sequence[Recorded],
+    group: Mapping[int, int],
+    ahead_us: Mapping[int, float] | None,
+) -> dict[int, float]:
+    """Return what a collective takes on each rank once the last one is there.
+
+    Who exchanges parts with all others is done when it has its own, which is not
+    when the others are.
+    """
+    own_s = {rank: ranks[rank].graph.stated_s[task] for rank, task in group.items()}
+    if ahead_us is not None:
+        ended_us = {r: ranks[r].end_us[task] - ahead_us[r] for r, task in group.items()}
+        last_us = max(ended_us[rank] - own_s[rank] / _SECONDS for rank in group)
+        left_s = {rank: (us - last_us) * _SECONDS for rank, us in ended_us.items()}
+        if min(left_s.values()) > 0:
+            return {rank: min(left_s[rank], own_s[rank]) for rank in group}
+    return dict.fromkeys(group, min(own_s.values()))
 
 
 def _copied(graph: LaunchGraph) -> LaunchGraph:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
+from perfc.costmodels.machine import Multiprocessors
 from perfc.ir import Diagnostic, DType, Kernel, PerfcError
 from perfc.ir.support import brief
 from perfc.traces.inputs import RawInputs, RecordedOp
@@ -299,6 +300,7 @@ class Trace:
         delay_us: How much later it began than the trace that its times count from.
         windowed: Whether it is a window of a longer trace: calls before it are left
             out, of their work what still runs in it is there.
+        multiprocessors: Those of its first device; None if it does not tell.
 
     """
 
@@ -317,6 +319,7 @@ class Trace:
     diagnostics: tuple[Diagnostic, ...]
     delay_us: float = 0.0
     windowed: bool = False
+    multiprocessors: Multiprocessors | None = None
 
     @property
     def event_count(self) -> int:

@@ -45,6 +45,7 @@ from perfc.traces.kineto_fields import (
     devices_of,
     identity_of,
     inputs_of,
+    multiprocessors_of,
     name_of,
     optional_number,
     plain_text,
@@ -58,6 +59,7 @@ from perfc.traces.kineto_fields import (
 from perfc.traces.places import frame_name, place_ops, stated_place
 from perfc.traces.stated_kernels import SIGNATURE, StatedKernels
 from perfc.traces.step_window import HOST_CATEGORIES, STEP, Window
+from perfc.traces.told_steps import told_steps
 
 _DEVICE = {
     "kernel": DeviceKind.KERNEL,
@@ -324,7 +326,7 @@ class _Reading:
         self.calls.sort(key=_start)
         place_ops(self.ops, self.calls, self.frames)
         distributed = record_of(header.get("distributedInfo"))
-        return Trace(
+        found = Trace(
             file,
             devices_of(header),
             optional_number(distributed.get("rank")),
@@ -337,7 +339,9 @@ class _Reading:
             sorted(self.steps, key=_start),
             tuple(self._diagnostics(file, skew)),
             windowed=self.window is not None,
+            multiprocessors=multiprocessors_of(header),
         )
+        return found if found.steps else _with_steps(found)
 
     def _diagnostics(self, file: str, skew: float) -> list[Diagnostic]:
         found = [
@@ -374,6 +378,19 @@ _TAKERS: Mapping[str, _Taker] = {
     "cuda_sync": _Reading.sync,
     **dict.fromkeys(_DEVICE, _Reading.work),
 }
+
+
+def _with_steps(trace: Trace) -> Trace:
+    """Return a trace that marks no steps with those that it tells otherwise."""
+    told = told_steps(trace)
+    message = (
+        f"{len(told.steps)} steps are told by {told.by}: the profiler marked none"
+        if told.steps
+        else "its steps cannot be told: the profiler marked none, no optimizer steps "
+        "twice, and launches do not repeat as steps do; it is one piece"
+    )
+    note = Diagnostic(Level.NOTE, "trace-steps-told", message, trace.file)
+    return attrs.evolve(trace, steps=told.steps, diagnostics=(*trace.diagnostics, note))
 
 
 def _nothing(file: str, categories: Counter[str]) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
+from perfc.costmodels.machine import Multiprocessors
 from perfc.traces.clock import end_of
 from perfc.traces.events import Shape, Stream, Thread
 from perfc.traces.inputs import RawInputs
@@ -133,6 +134,31 @@ def base_us(header: Event) -> float:
     """Return the microseconds that newer traces take off every time."""
     base: object = header.get("baseTimeNanoseconds")
     return base / 1e3 if isinstance(base, int | float) else 0.0
+
+
+_OF_MULTIPROCESSORS = {
+    "sm_count": "numSms",
+    "warp_size": "warpSize",
+    "max_threads_per_sm": "maxThreadsPerMultiprocessor",
+    "registers_per_sm": "regsPerMultiprocessor",
+    "shared_memory_bytes_per_sm": "sharedMemPerMultiprocessor",
+}
+"""Fields of `cudaDeviceProp`, which Kineto writes."""
+
+
+def multiprocessors_of(header: Event) -> Multiprocessors | None:
+    """Return the multiprocessors of the first device, None if not all is told."""
+    told = next(
+        map(record_of, _listed(header.get("deviceProperties"))), record_of(None)
+    )
+    sizes = {
+        field: whole_number(told.get(name), 0)
+        for field, name in _OF_MULTIPROCESSORS.items()
+    }
+    if min(sizes.values()) <= 0:
+        return None
+    version = (whole_number(told.get(f"compute{n}"), 0) for n in ("Major", "Minor"))
+    return Multiprocessors(".".join(map(str, version)), **sizes)
 
 
 def devices_of(header: Event) -> dict[int, str]:

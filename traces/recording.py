@@ -101,6 +101,9 @@ class _Recording:
     _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _graph_gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
+    _lags_us: list[float] = attrs.field(factory=list[float], init=False)
+    _held: list[int] = attrs.field(factory=list[int], init=False)
+    """Waits of streams for others."""
 
     def run(self) -> Recorded:
         """Add everything in the order of the host."""
@@ -269,8 +272,10 @@ class _Recording:
         self._observe(call, work, issue, before, after)
         stream = self._stream(work.stream)
         if after:
-            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, issue=issue, after=after)
+            # Without its call, of which the work itself keeps the latency.
+            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, after=after)
             self.start_us[wait] = self.end_us[wait] = work.start_us
+            self._held.append(wait)
         self._waits.issued(call, work, self._device_task(call, work, issue))
         return (*before, *after)
 
@@ -282,11 +287,13 @@ class _Recording:
         before: Sequence[int],
         after: Sequence[int],
     ) -> None:
-        """Measure gaps of busy streams and delays of idle ones."""
+        """Measure gaps of busy streams, delays of idle ones, and lags after waits."""
+        awaited = (*before, *after)
+        free_us = max((self.end_us[task] for task in awaited), default=-math.inf)
         if after:
-            return
-        free_us = max((self.end_us[task] for task in before), default=-math.inf)
-        if any(self.graph.issue[task] == issue for task in before):
+            if call.end_us + _IDLE_US < free_us:
+                self._lags_us.append(work.start_us - free_us)
+        elif any(self.graph.issue[task] == issue for task in before):
             self._graph_gaps_us.append(work.start_us - free_us)
         elif free_us < call.start_us - _IDLE_US:
             self._latencies_us.append(work.start_us - call.end_us)
@@ -393,6 +400,11 @@ class _Recording:
     def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
         self._marks = tuple(self._steps(lines))
         self._missed = len(self._own_steps(lines)) - len(self._marks)
+        # A stream goes on so long after that which it waited for, which is later than
+        # the next task of a stream that did not wait.
+        lag_us = _usual_gap_us(self._lags_us)
+        for wait in self._held:
+            self.graph.stated_s[wait] = lag_us * _SECONDS
         delays = [delay for delay in self._latencies_us if delay < _LONGEST_GAP_US]
         return Recorded(
             self.trace,

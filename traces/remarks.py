@@ -9,8 +9,8 @@ from perfc.ir import Diagnostic
 from perfc.ir.support import Level
 from perfc.traces.clock import overlaps
 from perfc.traces.events import Trace
+from perfc.traces.nesting import CLOCKS_US
 from perfc.traces.runtime import runs_kernels
-from perfc.traces.stream_waits import CLOCKS_US
 
 _TOLD_OVERLAP = 1e-3
 """Part of a trace's time by which work of one stream overlaps, to be told."""

@@ -30,17 +30,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.costmodels.constants import constants
 from perfc.traces.events import DeviceWork, HostOp, RuntimeCall, Stream, Thread, Trace
+from perfc.traces.nesting import BOOKKEEPING, CLOCKS_US, innermost
 from perfc.traces.runtime import is_record, is_stream_wait
 
-_BOOKKEEPING = ("record_param_comms", "c10d_functional::wait_tensor")
 _BACKWARD = "autograd::engine::evaluate_function"
-
-
-CLOCKS_US = constants("traces").number("clocks_us")
-"""Microseconds by which the end of a task may lie after that of a wait for it, since
-clocks of a host and of its devices disagree by up to as much (`traces/clock.py`)."""
 
 
 @attrs.frozen
@@ -254,7 +248,7 @@ class StreamWaits:
         stream = self._next.get(id(call))
         if stream is None:
             return
-        if op is not None and op.name in _BOOKKEEPING:
+        if op is not None and op.name in BOOKKEEPING:
             self._collective(call, stream)
         elif not self._bucket(op, stream):
             self._side(call, stream)
@@ -300,25 +294,3 @@ class StreamWaits:
     def _let_wait(self, stream: Stream, awaited: Stream, one: _Awaited) -> None:
         self._seen[stream, awaited] = one.task
         self._pending.setdefault(stream, []).append(one)
-
-
-def innermost(trace: Trace) -> dict[int, HostOp]:
-    """Return the innermost op around each call, labels left out, by the call's id."""
-    latest: dict[Thread, list[HostOp]] = {}
-    found: dict[int, HostOp] = {}
-    at = 0
-    ops = trace.ops
-    for call in trace.calls:
-        while at < len(ops) and ops[at].start_us <= call.start_us:
-            if not ops[at].is_label:
-                stack = latest.setdefault(ops[at].thread, [])
-                while stack and stack[-1].end_us <= ops[at].start_us:
-                    stack.pop()
-                stack.append(ops[at])
-            at += 1
-        stack = latest.get(call.thread, [])
-        while stack and stack[-1].end_us < call.end_us:
-            stack.pop()
-        if stack:
-            found[id(call)] = stack[-1]
-    return found

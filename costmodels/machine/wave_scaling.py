@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
 
 from perfc.costmodels.constants import constants
 from perfc.costmodels.machine.target import Device
@@ -32,8 +35,64 @@ _REGISTERS_AT_ONCE = 256
 """A warp's registers are allocated by as many (ibid.)."""
 
 
+class HasMultiprocessors(Protocol):
+    """What has streaming multiprocessors: a target's device, or what a trace tells."""
+
+    @property
+    def compute_capability(self) -> str:
+        """As `8.0`."""
+        ...
+
+    @property
+    def sm_count(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def warp_size(self) -> int:
+        """Threads of a warp."""
+        ...
+
+    @property
+    def max_threads_per_sm(self) -> int:
+        """Threads that one holds at a time."""
+        ...
+
+    @property
+    def registers_per_sm(self) -> int:
+        """Registers of 32 bits that one has."""
+        ...
+
+    @property
+    def shared_memory_bytes_per_sm(self) -> int:
+        """Shared memory of one."""
+        ...
+
+
+@attrs.frozen
+class Multiprocessors:
+    """The streaming multiprocessors of a GPU, as its driver tells them.
+
+    Attributes:
+        compute_capability: As `8.0`.
+        sm_count: How many there are.
+        warp_size: Threads of a warp.
+        max_threads_per_sm: Threads that one holds at a time.
+        registers_per_sm: Registers of 32 bits that one has.
+        shared_memory_bytes_per_sm: Shared memory of one.
+
+    """
+
+    compute_capability: str
+    sm_count: int
+    warp_size: int
+    max_threads_per_sm: int
+    registers_per_sm: int
+    shared_memory_bytes_per_sm: int
+
+
 def blocks_per_sm(
-    device: Device, threads: int, registers: int = 0, shared_bytes: int = 0
+    device: HasMultiprocessors, threads: int, registers: int = 0, shared_bytes: int = 0
 ) -> int:
     """Return how many blocks an SM holds at a time, at least 1.
 
@@ -44,18 +103,49 @@ def blocks_per_sm(
         shared_bytes: Shared memory of a block.
 
     """
-    warps = -(-threads // device.warp_size)
-    limits = [
-        _BLOCKS_PER_SM.get(device.compute_capability, _MOST_BLOCKS),
-        device.max_threads_per_sm // (warps * device.warp_size),
-    ]
-    if registers:
-        of_warp = registers * device.warp_size
-        of_warp = -(-of_warp // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
-        limits.append(device.registers_per_sm // (warps * of_warp))
-    if shared_bytes:
-        limits.append(device.shared_memory_bytes_per_sm // shared_bytes)
+    held = _held(device, threads, registers, shared_bytes)
+    limits = (has // one for has, one in zip(_has(device), held, strict=True) if one)
     return max(1, min(limits))
+
+
+def blocks_left(
+    device: HasMultiprocessors, block: tuple[int, int, int], other: tuple[int, int, int]
+) -> int:
+    """Return how many blocks an SM may hold for a block of another kernel to fit.
+
+    Args:
+        device: The GPU.
+        block: Threads, registers of a thread and shared memory of a block; 0 for what
+            is not known.
+        other: The same of the block that shall fit beside such blocks.
+
+    """
+    mine, its = _held(device, *block), _held(device, *other)
+    return min(
+        max(0, has - taken) // one
+        for has, one, taken in zip(_has(device), mine, its, strict=True)
+        if one
+    )
+
+
+def _has(device: HasMultiprocessors) -> tuple[int, int, int, int]:
+    """Return the blocks, threads, registers and shared memory of an SM."""
+    return (
+        _BLOCKS_PER_SM.get(device.compute_capability, _MOST_BLOCKS),
+        device.max_threads_per_sm,
+        device.registers_per_sm,
+        device.shared_memory_bytes_per_sm,
+    )
+
+
+def _held(
+    device: HasMultiprocessors, threads: int, registers: int, shared_bytes: int
+) -> tuple[int, int, int, int]:
+    """Return what a block takes of each of them; 0 for what is not known."""
+    warps = -(-threads // device.warp_size)
+    of_warp = registers * device.warp_size
+    of_warp = -(-of_warp // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    return 1, warps * device.warp_size, warps * of_warp, shared_bytes
 
 
 def memory_boundedness(device: Device, work: Work | None) -> float:

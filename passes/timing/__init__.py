@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.timing.contention import solve_contended
+    from perfc.passes.timing.contention import Competition, solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.kernel_cost import KernelCost
@@ -42,7 +42,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "contention": ("solve_contended",),
+            "contention": ("Competition", "solve_contended"),
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
             "kernel_cost": ("KernelCost",),
@@ -75,6 +75,7 @@ else:
 __all__ = [
     "TIMELINE",
     "Change",
+    "Competition",
     "CriticalPath",
     "KernelCost",
     "Overhead",

@@ -1,16 +1,18 @@
 """The rules of time where kernels of several streams compete for the SMs.
 
 An SM takes a block of another kernel when it has room. While a kernel has blocks left
-that do not fit, it leaves none: a kernel of another stream begins with its last wave of
-blocks. A kernel of a stream of high priority begins as soon as any block ends, which is
-at once. Copies have engines of their own; collectives hold few SMs while they wait for
-other ranks: neither waits, and nobody waits for them.
+that do not fit, it leaves none: a kernel of another stream begins when enough of those
+of its last wave have ended. So do collectives, whose blocks are large, but they hold
+few SMs: nobody waits for them. A kernel of a stream of high priority begins as soon as
+any block ends, which is at once. Copies have engines of their own and do not wait.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -19,11 +21,27 @@ from perfc.ir import TaskKind
 from perfc.passes.timing.timeline import Timeline
 
 
+@attrs.frozen
+class Competition:
+    """Who competes for the SMs, and how it ends.
+
+    Attributes:
+        full_s: For how long from its start a kernel leaves another task, a kernel or a
+            collective, no room, seconds.
+        urgent: Tasks of streams of high priority.
+        came_s: When tasks began in a schedule that is run again, if any.
+        tie_s: Who came first there does so again, if both come within this time.
+
+    """
+
+    full_s: Callable[[int, int], float]
+    urgent: Collection[int] = frozenset()
+    came_s: Sequence[float] = ()
+    tie_s: float = 0.0
+
+
 def solve_contended(
-    timeline: Timeline,
-    duration_s: Sequence[float],
-    full_s: Mapping[int, float],
-    urgent: Collection[int] = (),
+    timeline: Timeline, duration_s: Sequence[float], competition: Competition
 ) -> tuple[list[float], list[float], list[int]]:
     """Return start, end and cause of every task, as `solve`, event by event.
 
@@ -33,12 +51,10 @@ def solve_contended(
     Args:
         timeline: Who waits for whom otherwise.
         duration_s: Seconds of each task.
-        full_s: For how long from its start a kernel leaves no room; those that always
-            do are absent.
-        urgent: Kernels of streams of high priority.
+        competition: Who leaves whom no room.
 
     """
-    contest = _Contest(timeline, duration_s, full_s, frozenset(urgent))
+    contest = _Contest(timeline, duration_s, competition)
     contest.run()
     return contest.start_s, contest.end_s, contest.cause
 
@@ -54,8 +70,7 @@ class _Contest:
     Attributes:
         timeline: Who waits for whom.
         duration_s: Seconds of each task.
-        full_s: For how long a kernel leaves no room.
-        urgent: Kernels that do not wait for that.
+        competition: Who leaves whom no room.
         start_s: When each task starts.
         end_s: When it ends.
         cause: What decided its start, -1 for nothing.
@@ -64,33 +79,39 @@ class _Contest:
 
     timeline: Timeline
     duration_s: Sequence[float]
-    full_s: Mapping[int, float]
-    urgent: frozenset[int]
+    competition: Competition
     start_s: list[float] = attrs.field(init=False)
     end_s: list[float] = attrs.field(init=False)
     cause: list[int] = attrs.field(init=False)
     _open: list[int] = attrs.field(init=False)
     _followers: list[list[int]] = attrs.field(init=False)
-    _ready: list[tuple[float, int]] = attrs.field(init=False)
-    _full: dict[Place, tuple[float, int]] = attrs.field(
-        factory=dict["Place", "tuple[float, int]"], init=False
+    _ready: list[tuple[float, bool, int, int]] = attrs.field(init=False)
+    """Tasks by when they are ready: of those that are so at one time first those that
+    compete with nobody, which may make others ready, then in turn."""
+    _turn: Iterator[int] = attrs.field(init=False)
+    _places: dict[int, Place] = attrs.field(init=False)
+    _running: dict[Place, list[int]] = attrs.field(
+        factory=lambda: defaultdict["Place", list[int]](list), init=False
     )
-    """Until when there is no room, and for which kernel, by place."""
+    """Kernels that have not ended, by place."""
 
     def run(self) -> None:
         """Start every task."""
+        kernels = places_of(self.timeline, frozenset({TaskKind.KERNEL}))
+        sent = places_of(self.timeline, frozenset({TaskKind.COLLECTIVE}))
+        self._places = kernels | sent
         self._prepare()
-        places = places_of(self.timeline, frozenset({TaskKind.KERNEL}))
         groups = meetings(self.timeline)
         missing = {members: len(members) for members in groups.values()}
         # Tasks start in the order of time, because whether there is room depends on
         # what started before. No later event can produce an earlier one: durations and
         # lags are not negative.
         while self._ready:
-            now_s, task = heapq.heappop(self._ready)
-            place = places.get(task)
-            if place is not None and self._waits(task, now_s, place):
+            now_s, _, _, task = heapq.heappop(self._ready)
+            if task in self._places and self._waits(task, now_s):
                 continue
+            if task in kernels:
+                self._running[kernels[task]].append(task)
             if task not in groups:
                 self._start(task, now_s)
                 continue
@@ -112,23 +133,57 @@ class _Contest:
             for before, _ in edges(self.timeline, task):
                 self._followers[before].append(task)
                 self._open[task] += 1
-        # Sorted, and so a heap.
-        self._ready = [(0.0, task) for task in range(count) if not self._open[task]]
+        self._ready = []
+        self._turn = itertools.count()
+        for task in range(count):
+            if not self._open[task]:
+                self._push(0.0, task)
 
-    def _waits(self, task: int, now_s: float, place: Place) -> bool:
-        """Put a kernel back if one that leaves no room runs where it would."""
+    def _waits(self, task: int, now_s: float) -> bool:
+        """Put a task back if it finds no room, or if another one comes first."""
+        place = self._places[task]
+        running = [k for k in self._running[place] if self.end_s[k] > now_s]
+        self._running[place] = running
+        if task in self.competition.urgent:
+            return False
         # A kernel that was put back tries again when there is room. Another kernel may
         # have taken that room at the same time; then it is put back once more.
-        room_s, full = self._full.get(place, (0.0, -1))
-        if room_s > now_s and task not in self.urgent:
+        full_s = self.competition.full_s
+        room = [(self.start_s[k] + full_s(k, task), k) for k in running]
+        room_s, full = max(room, default=(now_s, -1))
+        if room_s > now_s:
             self.cause[task] = full
-            heapq.heappush(self._ready, (room_s, task))
+            self._push(room_s, task)
             return True
-        # An urgent kernel may start while another one fills the device: there is room
-        # only when both leave some.
-        if task in self.full_s:
-            self._full[place] = max((room_s, full), (now_s + self.full_s[task], task))
-        return False
+        rival_s = self._rival(task, now_s)
+        if rival_s is not None:
+            self._push(rival_s, task)
+        return rival_s is not None
+
+    def _rival(self, task: int, now_s: float) -> float | None:
+        """Return when a rival comes that came before *task* where it is known.
+
+        Which of two is a microsecond earlier decides over milliseconds, and no rule of
+        time is that exact.
+        """
+        came_s, full_s = self.competition.came_s, self.competition.full_s
+        if not came_s:
+            return None
+        return min(
+            (
+                at_s
+                for at_s, _, _, other in self._ready
+                if at_s <= now_s + self.competition.tie_s
+                and came_s[other] < came_s[task]
+                and self._places.get(other) == self._places[task]
+                and (full_s(other, task) > 0 or full_s(task, other) > 0)
+            ),
+            default=None,
+        )
+
+    def _push(self, at_s: float, task: int) -> None:
+        competes = task in self._places
+        heapq.heappush(self._ready, (at_s, competes, next(self._turn), task))
 
     def _start(self, task: int, now_s: float, last: int = -1) -> None:
         """Start a task; *last* decided when a collective could begin."""
@@ -140,7 +195,7 @@ class _Contest:
             self._open[other] -= 1
             if not self._open[other]:
                 at_s, self.cause[other] = self._arrival(other)
-                heapq.heappush(self._ready, (at_s, other))
+                self._push(at_s, other)
 
     def _arrival(self, task: int) -> tuple[float, int]:
         """Return when a task could start without contention, and what decides that."""

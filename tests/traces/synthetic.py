@@ -11,6 +11,8 @@ import attrs
 
 MAIN, AUTOGRAD = 1, 2
 PAGEABLE_D2H = "Memcpy DtoH (Device -> Pageable)"
+PINNED_H2D = "Memcpy HtoD (Pinned -> Device)"
+LAUNCHED = ("a", "b", "b", "c")
 
 
 @attrs.define
@@ -153,3 +155,24 @@ class Made:
         text = json.dumps(self.document(**header)).encode()
         path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
         return path
+
+
+def kernels(made: Made, at_us: float, *names: str) -> None:
+    """Add kernels, each by an op of its own, one every 10 us."""
+    for number, name in enumerate(names):
+        at = at_us + 10 * number
+        made.op("aten::mm", at, 9)
+        made.launch(at + 1, 5, at + 8, 3, name=name)
+
+
+def loop(*bodies: tuple[str, ...], copy: bool) -> Made:
+    """Make steps, each 200 us long, that begin with a copy or end with a wait."""
+    made = Made()
+    for number, body in enumerate(bodies):
+        at_us = 200.0 * number
+        if copy:
+            made.copy(at_us, 5, at_us + 6, 2, name=PINNED_H2D)
+        kernels(made, at_us + 10, *body)
+        if not copy:
+            made.call("cudaDeviceSynchronize", at_us + 100, 20)
+    return made

@@ -57,6 +57,54 @@ def test_the_last_rank_decides_when_a_collective_begins(tmp_path: Path) -> None:
     assert alone[0].simulated_us == pytest.approx(again[0].simulated_us, abs=2)
 
 
+def _exchanged(ends_us: tuple[float, ...], host_us: float) -> Made:
+    """Make a rank of a run of all-reduces, with an exchange as the second to last."""
+    made = Made()
+    for number, end_us in enumerate(ends_us):
+        name = "ncclSendRecv" if number == len(ends_us) - 2 else "ncclAllReduce"
+        begin_us = 1000.0 * number + host_us
+        made.op("record_param_comms", begin_us, 10)
+        made.launch(begin_us + 1, 5, begin_us + 8, end_us - begin_us - 8, name=name)
+    return made
+
+
+def test_an_exchange_ends_when_a_rank_has_its_own_part(tmp_path: Path) -> None:
+    """Which is not when all have theirs, if clocks tell: they may be 20 us apart."""
+    ends = (500.0, 1500.0, 2500.0, 3500.0, 4500.0)
+    files = _files(
+        tmp_path,
+        _exchanged(ends, 100),
+        _exchanged(tuple(us + 20 - 200 * (us == 3500) for us in ends), 220),
+    )
+
+    joint = align_collectives(read_ranks(files))
+
+    taken_us = [
+        [joint.ranks[rank].graph.stated_s[task] * 1e6 for rank, task in group.items()]
+        for group in joint.groups
+    ]
+    # The second rank is there 108 us after the first one, by a clock 20 us ahead.
+    assert [292, 292] == pytest.approx(taken_us[0], abs=0.01)
+    assert [292, 92] == pytest.approx(taken_us[3], abs=0.01)
+
+
+def test_clocks_that_do_not_agree_tell_nothing(tmp_path: Path) -> None:
+    """Then a collective takes on all what it took on the rank that waited least."""
+    ends = (500.0, 1500.0, 2500.0, 3500.0)
+    apart = (-200.0, 150.0, -90.0, 200.0)
+    files = _files(
+        tmp_path,
+        _exchanged(ends, 100),
+        _exchanged(tuple(us + by for us, by in zip(ends, apart, strict=True)), 150),
+    )
+
+    joint = align_collectives(read_ranks(files))
+
+    for group in joint.groups:
+        own = [joint.ranks[rank].graph.stated_s[t] for rank, t in group.items()]
+        assert own[0] == own[1]
+
+
 def test_a_rank_that_recorded_later_lacks_the_first(tmp_path: Path) -> None:
     """Sequences of different length lie where their ends agree."""
     files = _files(tmp_path, _rank(0, 100, ENDS), _rank(1010, 200, ENDS, first=1))

@@ -125,6 +125,9 @@ def test_clocks_that_agree_are_left_alone(tmp_path: Path) -> None:
     assert trace.works[0].start_us == 8
 
 
+TOLD = "trace-steps-told"
+
+
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     """No device, no calls, no shapes, broken events: each is a remark of its own."""
     host = Made()
@@ -137,7 +140,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     alone = read_trace(host.write(tmp_path / "host.json"))
     silent = read_trace(device.write(tmp_path / "device.json"))
 
-    assert {"trace-no-device", "trace-no-shapes", "trace-events"} == _codes(alone)
+    assert {"trace-no-device", "trace-no-shapes", "trace-events", TOLD} == _codes(alone)
     messages = [d.message for d in alone.diagnostics if d.code == "trace-events"]
     assert [
         "1 events of negative duration, taken as 0 us",

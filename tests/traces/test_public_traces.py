@@ -11,6 +11,7 @@ import pytest
 from perfc.costmodels import load_profile
 from perfc.fitting.trace_host import fit_trace_host
 from perfc.ir.launch import verify_launches
+from perfc.tools.replay import occupancy, replay
 from perfc.tools.replay.replay import replay_alone, replay_joint
 from perfc.traces import Recorded
 from perfc.traces.collectives import read_ranks
@@ -65,7 +66,22 @@ def test_traces_of_several_streams(name: str) -> None:
     """Which stream waits for which is guessed by rules; times only refute guesses."""
     (again,) = replay_alone([_recorded(name)])
 
-    assert abs(again.error) < 0.01
+    assert abs(again.error) < 0.005
+    assert max(abs(step.error) for step in again.steps) < 0.01
+
+
+@pytest.mark.parametrize("names", TORCHREC, ids=lambda n: n[0])
+def test_the_room_that_collectives_find(
+    names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the blocks of kernels, without what the recording says of it, within 3 %."""
+    monkeypatch.setattr(occupancy, "_measured", lambda *_: ())
+    monkeypatch.setattr(replay, "TIE_US", -1.0)
+    ranks = read_ranks([_path(name) for name in names])
+
+    for again in (replay_alone(ranks), replay_joint(ranks)):
+        assert max(abs(one.error) for one in again) < 0.01
+        assert max(abs(step.error) for one in again for step in one.steps) < 0.03
 
 
 def test_streams_that_do_not_hinder_each_other() -> None:
@@ -88,14 +104,14 @@ def test_steps_of_a_host_that_runs_ahead() -> None:
 
 @pytest.mark.parametrize("left_out", range(4))
 def test_a_rank_with_the_host_of_the_others(left_out: int) -> None:
-    """DLRM on eight V100: overheads of three ranks predict the fourth within 3 %."""
+    """DLRM on eight V100: overheads of three ranks predict the fourth within 1.5 %."""
     ranks = [_recorded(name) for name in PARAM]
     own = ranks.pop(left_out)
     host = fit_trace_host(ranks, load_profile("shared")).profile
 
     (again,) = replay_alone([own], host)
 
-    assert abs(again.error) < 0.03
+    assert abs(again.error) < 0.015
 
 
 @pytest.mark.parametrize("names", [PARAM, MEGATRON, *TORCHREC], ids=lambda n: n[0])
@@ -103,7 +119,8 @@ def test_ranks_together(names: list[str]) -> None:
     """Collectives begin when the last rank is there, and take what is left."""
     again = replay_joint(read_ranks([_path(name) for name in names]))
 
-    assert max(abs(one.error) for one in again) < 0.01
+    assert max(abs(one.error) for one in again) < 0.005
+    assert max(abs(step.error) for one in again for step in one.steps) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -111,7 +128,7 @@ def test_ranks_together(names: list[str]) -> None:
     [(CONTENDED, 3), ("resnet50ddp_a100_hta_nccl", 1)],
 )
 def test_first_steps_predict_later_ones(name: str, count: int) -> None:
-    """Of runs whose steps vary by less than 5 %, within 5 %."""
+    """Of runs whose steps vary by less than 5 %, within 3 %."""
     found = _recorded(name)
     numbers = [step.number for step in found.steps]
     host = fit_trace_host([found], load_profile("shared"), numbers[:count]).profile
@@ -120,4 +137,4 @@ def test_first_steps_predict_later_ones(name: str, count: int) -> None:
 
     lengths = [step.measured_us for step in again.steps]
     assert statistics.pstdev(lengths) / statistics.fmean(lengths) < 0.05
-    assert abs(again.error) < 0.05
+    assert abs(again.error) < 0.03

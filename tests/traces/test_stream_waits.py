@@ -10,8 +10,8 @@ from tests.traces.synthetic import AUTOGRAD, MAIN, Made
 from perfc.ir import TaskKind
 from perfc.traces import Recorded
 from perfc.traces.kineto import read_trace
+from perfc.traces.nesting import CLOCKS_US
 from perfc.traces.recording import record
-from perfc.traces.stream_waits import CLOCKS_US
 
 COMPUTE, COMM, SIDE = 7, 20, 22
 BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -358,3 +358,23 @@ def test_a_call_that_returned_before_did_not_wait(
     ]
     assert waits == awaited
     assert (0 if waits else 1) == len(_remarks(found))
+
+
+def test_a_stream_goes_on_a_while_after_what_it_waited_for(tmp_path: Path) -> None:
+    """As long as in the trace, on average; of a launch that is late it is not known."""
+    made = Made()
+    for at_us, lag_us, late_us in ((0, 3, 0), (500, 5, 0), (1000, 2, 300)):
+        made.op("aten::mm", at_us, 20)
+        made.launch(at_us + 5, 5, at_us + 15, 200, stream=SIDE, name="a")
+        made.call("cudaStreamWaitEvent", at_us + 30, 1)
+        made.op("aten::mm", at_us + 40 + late_us, 20)
+        begin_us = at_us + 60 + late_us if late_us else at_us + 215 + lag_us
+        made.launch(at_us + 45 + late_us, 5, begin_us, 10, name="b")
+
+    _kernel(made, 5000, "c")
+
+    graph = _recorded(made, tmp_path).graph
+
+    waits = [s for s, kind in zip(graph.stated_s, graph.kind, strict=True)
+             if kind is TaskKind.WAIT]  # fmt: skip
+    assert pytest.approx([4e-6] * 3) == waits

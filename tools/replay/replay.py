@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
@@ -15,10 +16,16 @@ from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import brief
 from perfc.passes import Timeline
-from perfc.passes.timing import TimeConstants, link_graphs, solve, solve_contended
-from perfc.tools.replay.occupancy import full_shares, urgent_kernels
+from perfc.passes.timing import (
+    Competition,
+    TimeConstants,
+    link_graphs,
+    solve,
+    solve_contended,
+)
+from perfc.tools.replay.occupancy import TIE_US, Rooms, rooms_of, urgent_kernels
 from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
-from perfc.traces import Gap, Recorded, covered
+from perfc.traces import Gap, Recorded, covered, joined
 from perfc.traces.collectives import align_collectives
 
 
@@ -46,7 +53,7 @@ class Replayed:
         gpu_active_us: How long the device worked, as simulated.
         exposed_comm_us: How long collectives ran and nothing else did.
         idle_us: How long the device did nothing, by reason.
-        window_us: From when to when, as simulated, all that is.
+        windows_us: From when to when, as simulated, all that is.
 
     """
 
@@ -61,7 +68,7 @@ class Replayed:
     gpu_active_us: float
     exposed_comm_us: float
     idle_us: dict[Idle, float]
-    window_us: tuple[float, float]
+    windows_us: tuple[tuple[float, float], ...]
 
     @property
     def error(self) -> float:
@@ -181,15 +188,25 @@ def _contended(
     device: Device | None,
 ) -> tuple[list[float], list[float], list[int]]:
     """Schedule, with contention where any kernel leaves others no room."""
-    full_s: dict[int, float] = {}
-    urgent: set[int] = set()
-    for rank, first in zip(ranks, timeline.offsets, strict=True):
-        shares = full_shares(rank, device)
-        full_s |= {first + t: share * seconds[first + t] for t, share in shares.items()}
-        urgent |= {first + task for task in urgent_kernels(rank)} if shares else set()
-    if not full_s:
+    rooms: list[Rooms | None] = [rooms_of(rank, device) for rank in ranks]
+    if not any(rooms):
         return solve(timeline, seconds)
-    return solve_contended(timeline, seconds, full_s, urgent)
+    urgent = {
+        first + task
+        for rank, first in zip(ranks, timeline.offsets, strict=True)
+        for task in urgent_kernels(rank)
+    }
+
+    def full_s(kernel: int, other: int) -> float:
+        rank = bisect_right(timeline.offsets, kernel) - 1
+        first, own = timeline.offsets[rank], rooms[rank]
+        return (
+            own.share(kernel - first, other - first) * seconds[kernel] if own else 0.0
+        )
+
+    came_s = [us * 1e-6 for rank in ranks for us in rank.start_us]
+    competition = Competition(full_s, urgent, came_s, TIE_US * 1e-6)
+    return solve_contended(timeline, seconds, competition)
 
 
 _ELSEWHERE = 1 << 60
@@ -252,7 +269,7 @@ def _replayed(
         begin_us = recorded.begin_us
         end = max(end_us, default=begin_us)
         measured_us, simulated_us = recorded.measured_us, end - begin_us
-        window = (begin_us, end)
+        windows = [(begin_us, end)]
     elif not times:
         message = (
             f"{recorded.trace.file}: nothing was launched in the steps that are asked "
@@ -262,12 +279,13 @@ def _replayed(
     else:
         measured_us = math.fsum(step.measured_us for step in times)
         simulated_us = math.fsum(step.simulated_us for step in times)
-        window = (times[0].began_us, times[0].began_us + simulated_us)
-    busy = _spans(recorded, start_us, end_us, BUSY_KINDS, window)
-    work = _spans(
-        recorded, start_us, end_us, BUSY_KINDS - {TaskKind.COLLECTIVE}, window
-    )
-    active_us = covered(busy)
+        windows = joined((s.began_us, s.began_us + s.simulated_us) for s in times)
+    own = BUSY_KINDS - {TaskKind.COLLECTIVE}
+    active_us = covered(_spans(recorded, start_us, end_us, BUSY_KINDS, windows))
+    idle_us = dict.fromkeys(Idle, 0.0)
+    for window in windows:
+        for why, us in _idle(recorded, start_us, end_us, cause, window).items():
+            idle_us[why] += us
     return Replayed(
         recorded,
         start_us,
@@ -276,9 +294,9 @@ def _replayed(
         measured_us,
         simulated_us,
         active_us,
-        active_us - covered(work),
-        _idle(recorded, start_us, end_us, cause, window),
-        window,
+        active_us - covered(_spans(recorded, start_us, end_us, own, windows)),
+        idle_us,
+        tuple(windows),
     )
 
 
@@ -290,13 +308,13 @@ def _spans(
     start_us: Sequence[float],
     end_us: Sequence[float],
     kinds: Collection[TaskKind],
-    window: _Span,
+    windows: Sequence[_Span],
 ) -> list[_Span]:
-    low, high = window
     spans = (
         (max(start_us[task], low), min(end_us[task], high))
         for task, kind in enumerate(recorded.graph.kind)
         if kind in kinds
+        for low, high in windows
     )
     return [span for span in spans if span[1] > span[0]]
 

@@ -65,11 +65,15 @@ def place_times(one: Replayed, key: str) -> dict[str, PlaceTime]:
 
     """
     found: dict[str, PlaceTime] = defaultdict(PlaceTime)
-    low, high = one.window_us
     for task, kind in enumerate(one.recorded.graph.kind):
+        if kind not in _COUNTED_KINDS:
+            continue
         start_us, end_us = one.start_us[task], one.end_us[task]
-        us = min(end_us, high) - max(start_us, low)
-        if us <= 0 or kind not in _COUNTED_KINDS:
+        us = math.fsum(
+            max(0.0, min(end_us, high) - max(start_us, low))
+            for low, high in one.windows_us
+        )
+        if us <= 0:
             continue
         place = found[_place(one, task, key)]
         if kind in _HOST:

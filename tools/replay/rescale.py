@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 import attrs
 
 from perfc.costmodels import HostProfile, Target
-from perfc.costmodels.machine import WAVE_SIGMA, wave_ratio
+from perfc.costmodels.machine import ANOTHER_DAY, WAVE_SIGMA, wave_ratio
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import Level, brief
@@ -77,8 +77,8 @@ class Scaled:
 
     @property
     def moved(self) -> float:
-        """Seconds of it that are not as measured."""
-        return 0.0 if self.method is Method.KEPT else self.seconds - self.kept
+        """Seconds of it that another GPU, or another day, may change."""
+        return self.seconds - self.kept
 
 
 @attrs.frozen(eq=False)
@@ -174,7 +174,7 @@ class Rescaling:
 
         same = self.same_host or target.name == self.origin.target.name
         unknown = host_uncertainty(recorded, self.host, same_host=same)
-        sigma = _sigma(self.ops, scaled)
+        sigma = math.hypot(_sigma(self.ops, scaled), ANOTHER_DAY)
         return find_intervals(expected, unknown, sigma, again)
 
     def _priced(self, target: Target) -> tuple[TracePrices, dict[int, Typical]]:
@@ -225,8 +225,14 @@ class Rescaling:
         here, sent = (p.collectives.sent.get(task) for p in (self.origin, there))
         if here is not None and sent is not None:
             return _sent(measured_s, here, sent)
-        if work.is_collective or work.shape is None:
-            return Scaled(measured_s, Method.KEPT)
+        if work.is_collective:
+            return Scaled(measured_s, Method.KEPT, kept=measured_s)
+        # On the same GPU the ratio is exactly 1, so that it adds no uncertainty.
+        same = there.target.name == self.origin.target.name
+        sigma = 0.0 if same else WAVE_SIGMA
+        if work.shape is None:
+            kept = Method.KEPT
+            return Scaled(measured_s, kept, sigma, 0.0, kept.value)
         ratio = wave_ratio(
             self.origin.target.device,
             there.target.device,
@@ -236,8 +242,6 @@ class Rescaling:
             shared_bytes=work.shape.shared_bytes,
             work=None if before is None else before.work,
         )
-        # On the same GPU the ratio is exactly 1, so that nothing is uncertain.
-        sigma = 0.0 if there.target.name == self.origin.target.name else WAVE_SIGMA
         return Scaled(measured_s * ratio, Method.WAVE, sigma, 0.0, Method.WAVE.value)
 
     def _remarks(

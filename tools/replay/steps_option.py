@@ -60,7 +60,7 @@ def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
     """
     if _has(numbers, steps):
         return
-    own = f"it has {_span(numbers)}" if numbers else "it marks none"
+    own = f"it has {_span(numbers)}" if numbers else "none can be told"
     asked = f"step{'s' if len(steps) > 1 else ''} {_span(steps)}"
     msg = f"{file}: no {asked}; {own}; see --steps"
     raise PerfcError(msg)

@@ -105,11 +105,13 @@ def read_traces(
 
 
 def _read(path: Path, steps: range | None, most_events: int | None) -> Trace:
-    """Read a trace, or what lies around some of its steps; a pipe is read once."""
+    """Read a trace, or what lies around some steps that it marks; a pipe, once."""
     if steps is None or not path.is_file():
         with reading(path) as progress:
             return read_trace(path, None, progress, most_events)
     marked = _marked(path)
+    if not marked:
+        return _read(path, None, most_events)  # what else may tell steps is all of it
     check_numbers(str(path), [step.number for step in marked], steps)
     with reading(path) as progress:
         return read_trace(path, window_of(marked, steps), progress, most_events)

@@ -71,7 +71,7 @@ DECODER = ("gpt2:layers=4,hidden=64,heads=4,seq=16,vocab=101", "--batch", "32")
 TRAINING = ("--target", "dgx-v100", "--mode", "training")
 RANKS = (*TRAINING, "--ranks", "8")
 ALONE = ("--pass", "stream-schedule{contention=false}")
-"""No trace says that a collective waited for free SMs, so no replay knows."""
+"""Traces of predictions have no grids, which tell when a collective finds room."""
 STAGES = "pipeline-parallel{stages=2,microbatches=4,schedule=1f1b}"
 PREDICTIONS = {
     "inference": (*SMALL, "--target", "v100"),
@@ -276,7 +276,9 @@ def test_predicted_kernels(command: Command, tmp_path: Path) -> None:
     assert model["error"] == pytest.approx(model["predicted_us"] / 9000 - 1)
     assert trace["gpu_active_us"] < measured["gpu_active_us"] - 5000
     assert measured["kernels"] is None
-    assert {"collectives-measured"} == {d["code"] for d in report["diagnostics"]}
+    assert {"collectives-measured", "trace-steps-told"} == {
+        d["code"] for d in report["diagnostics"]
+    }
     faster = other.report["traces"][0]["kernels"]["model"]
     assert faster["predicted_us"] < model["predicted_us"]
     assert "priced by a cost model of their op" in table

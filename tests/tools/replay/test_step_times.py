@@ -83,3 +83,20 @@ def test_work_of_another_process_cuts_no_step(tmp_path: Path) -> None:
     steps = _replayed(made, tmp_path).steps
 
     assert [100, 100] == [step.measured_us for step in steps]
+
+
+def test_steps_that_do_not_follow_each_other(tmp_path: Path) -> None:
+    """What the device and its host do is counted within each, and not between."""
+    made = Made()
+    for number, busy_us in enumerate((100, 300, 200)):
+        begin = 1000.0 * number
+        made.label(f"ProfilerStep#{number}", begin, 1000)
+        made.op("aten::mm", begin + 10, 30)
+        made.launch(begin + 20, 5, begin + 30, busy_us)
+
+    again = _replayed(made, tmp_path, 0, 2)
+
+    assert again.measured_us == pytest.approx(2000)
+    assert again.gpu_active_us == pytest.approx(300, rel=0.01)
+    assert sum(again.idle_us.values()) == pytest.approx(1700, rel=0.01)
+    assert [(0, 1000), (2000, 3000)] == [pytest.approx(w) for w in again.windows_us]
