@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         kernel_limit,
         memory_timeline,
     )
+    from perfc.tools.sweeping import Sweep, sweep
 else:
     __getattr__ = door(
         __name__,
@@ -40,6 +41,7 @@ else:
                 "kernel_limit",
                 "memory_timeline",
             ),
+            "sweeping": ("Sweep", "sweep"),
         },
     )
 
@@ -49,6 +51,7 @@ __all__ = [
     "Model",
     "Report",
     "Results",
+    "Sweep",
     "analyze",
     "compile_backend",
     "conversions",
@@ -60,4 +63,5 @@ __all__ = [
     "kernel_limit",
     "load",
     "memory_timeline",
+    "sweep",
 ]
