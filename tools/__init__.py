@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.reports import (
         NODE_KEYS,
+        PAGE_SCRIPT,
+        PAGE_STYLE,
         Exporter,
         Report,
         Results,
@@ -33,6 +35,8 @@ else:
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
+                "PAGE_SCRIPT",
+                "PAGE_STYLE",
                 "Report",
                 "Results",
                 "format_bytes",
@@ -47,6 +51,8 @@ else:
 
 __all__ = [
     "NODE_KEYS",
+    "PAGE_SCRIPT",
+    "PAGE_STYLE",
     "Exporter",
     "Model",
     "Report",

@@ -29,4 +29,4 @@ def input_symbols(model: object) -> frozenset[str] | None:
     else:
         return None
     classified = classify_program(program, inputs_only=True)
-    return frozenset().union(*(found.every for found in classified if found))
+    return frozenset(name for found in classified if found for name in found.every)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.sweeping.executor import find_executor
+    from perfc.tools.sweeping.executors import find_executor
     from perfc.tools.sweeping.space import INTERVAL, METRICS, USUAL, Space
     from perfc.tools.sweeping.sweeping import Progress, Sweep, run_sweep, sweep
     from perfc.tools.sweeping.varied import read_varied
@@ -15,7 +15,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "executor": ("find_executor",),
+            "executors": ("find_executor",),
             "space": ("INTERVAL", "METRICS", "Space", "USUAL"),
             "sweeping": ("Progress", "Sweep", "run_sweep", "sweep"),
             "varied": ("read_varied",),

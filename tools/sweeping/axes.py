@@ -1,9 +1,9 @@
-"""What a varied name means: a setting, a parameter, a dimension, a field of a target."""
+"""What a varied name means: a setting, a parameter, a size, a field of a target."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,14 @@ from perfc.tools.request import OPTIONS, Request
 from perfc.tools.sweeping.varied import Value, Varied
 
 if TYPE_CHECKING:
-    from perfc.frontends.workloads.protocol import Workload
+    from perfc.frontends.workloads import Workload
 
 _FIRST = ("batch", "dtype", "runtime", "mode", "ranks")
 _LATER = ("optimizer", "accumulate", "pooling", "inputs", "attention", "overheads")
 """Settings that a parameter of a workload goes before, where it has their name."""
 
 _PLACE, _POPULARITY = "place", "popularity"
+TARGET = "target"
 _DIM = "dim:"
 """What a dimension is called by that has the name of something else."""
 
@@ -122,40 +123,33 @@ class Names:
         return Axis(varied.name, role, name, values, kind)
 
     def _found(self, name: str) -> tuple[Role, str]:
-        if name.startswith(_DIM):
-            return Role.DIM, name.removeprefix(_DIM)
-        if name in _FIRST:
-            return Role.SETTING, name
-        if name == _PLACE:
-            return Role.PLACE, name
-        if name == _POPULARITY:
-            return Role.POPULARITY, name
-        if self.workload is not None and name in self.workload.parameters:
-            return Role.PARAMETER, name
-        if name in _LATER:
-            return Role.SETTING, name
-        if name == "target":
-            msg = "--vary target: say --target once for each of them"
-            raise UsageError(msg)
-        if "." in name:
-            return Role.FIELD, name
-        return self._dimension(name)
-
-    def _dimension(self, name: str) -> tuple[Role, str]:
-        """Return the dimension of that name; for a model that has to be run, untried.
+        """Return what a name is, and its name among those.
 
         Raises:
-            UsageError: the model has none.
+            UsageError: nothing has this name.
 
         """
-        symbols = self.symbols
-        if symbols is None or name in symbols:
+        if name.startswith(_DIM):
+            return Role.DIM, name.removeprefix(_DIM)
+        parameters = frozenset(self.workload.parameters if self.workload else ())
+        open_sizes = self.symbols or frozenset()
+        roles: Sequence[tuple[Role, Collection[str]]] = (
+            (Role.SETTING, _FIRST),
+            (Role.PLACE, (_PLACE,)),
+            (Role.POPULARITY, (_POPULARITY,)),
+            (Role.PARAMETER, parameters),
+            (Role.SETTING, _LATER),
+            (Role.DIM, open_sizes),
+        )
+        for role, names in roles:
+            if name in names:
+                return role, name
+        if "." in name:
+            return Role.FIELD, name
+        if self.symbols is None:  # only running the model would say
             return Role.DIM, name
-        parameters = [] if self.workload is None else [*self.workload.parameters]
-        known = [*_FIRST, _PLACE, _POPULARITY, *parameters, *_LATER, *sorted(symbols)]
-        hint = closest(name, known) or f"; there are {', '.join(dict.fromkeys(known))}"
-        msg = f"--vary {name}: no such setting, parameter or dimension{hint}"
-        raise UsageError(f"{msg}; fields of targets are written as gpu.memory_gb_per_s")
+        known = [name for _, names in roles for name in sorted(names)]
+        raise UsageError(_unknown(name, list(dict.fromkeys(known))))
 
     def _read(self, role: Role) -> Callable[[str, Value], Value]:
         readers: Mapping[Role, Callable[[str, Value], Value]] = {
@@ -189,6 +183,17 @@ class Names:
         if refused is not None:
             raise refused
         return value
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    """Return the error of a name that nothing has."""
+    if name == TARGET:
+        return "--vary target: say --target once for each of them"
+    hint = closest(name, known) or f"; there are {', '.join(known)}"
+    return (
+        f"--vary {name}: no such setting, parameter or dimension{hint}; fields of "
+        "targets are written as gpu.memory_gb_per_s"
+    )
 
 
 def workload_of(model: Any) -> Workload | None:  # noqa: ANN401 - of any frontend
@@ -244,4 +249,3 @@ def structure_of(model: object, parameters: Mapping[str, Value]) -> object:
     values = {**workload.values(options), **parameters}
     changed = [f"{k}={v}" for k, v in values.items() if v != workload.parameters[k]]
     return f"{name}:{','.join(changed)}" if changed else name
-

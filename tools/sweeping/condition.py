@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -28,9 +29,10 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: lambda one, other: one / other,
     ast.Mod: operator.mod,
 }
+_COLUMN = (ast.Name, ast.Attribute)
 _ORDER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -56,9 +58,6 @@ def read_condition(text: str, columns: Sequence[str]) -> Condition:
 
     """
     try:
-        if len(text) > _LONGEST:
-            msg = f"expected at most {_LONGEST} characters, found {len(text)}"
-            raise UsageError(msg)
         tree = _parsed(text.strip())
         term = _Reader(columns).term(tree.body, _DEEPEST)
     except UsageError as error:
@@ -76,8 +75,13 @@ def read_condition(text: str, columns: Sequence[str]) -> Condition:
 
 
 def _parsed(text: str) -> ast.Expression:
+    if len(text) > _LONGEST:
+        msg = f"expected at most {_LONGEST} characters, found {len(text)}"
+        raise UsageError(msg)
     try:
-        return ast.parse(text, mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Python's, about texts and literals
+            return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         why = error.msg if isinstance(error, SyntaxError) else str(error)
         msg = f"{text!r} is no condition ({why}); write it as 'peak_memory_bytes < 8e9'"
@@ -95,33 +99,37 @@ class _Reader:
         if not deep:
             msg = "it is nested too deeply"
             raise UsageError(msg)
-        deep -= 1
+        return self._leaf(node) or self._branch(node, deep - 1)
+
+    def _leaf(self, node: ast.expr) -> Term | None:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str):
+            value = node.value
+            return lambda _: value
+        return self._column(node) if isinstance(node, _COLUMN) else None
+
+    def _branch(self, node: ast.expr, deep: int) -> Term:
+        term: Term
         match node:
-            case ast.Constant(value=int() | float() | str() as value):
-                return lambda _: value
-            case ast.Name() | ast.Attribute():
-                return self._column(node)
             case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                terms = [self.term(one, deep) for one in elements]
-                return lambda row: [term(row) for term in terms]
+                term = _listed([self.term(one, deep) for one in elements])
             case ast.BoolOp(op=op, values=values):
-                return _joined(op, [self.term(one, deep) for one in values])
+                term = _joined(op, [self.term(one, deep) for one in values])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                negated = self.term(operand, deep)
-                return lambda row: not negated(row)
+                term = _negated(self.term(operand, deep))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _computed(operator.sub, lambda _: 0, self.term(operand, deep))
+                term = _computed(operator.sub, lambda _: 0, self.term(operand, deep))
             case ast.BinOp(op=op, left=left, right=right) if type(op) in _ARITHMETIC:
-                compute = _ARITHMETIC[type(op)]
-                return _computed(compute, self.term(left, deep), self.term(right, deep))
+                terms = (self.term(left, deep), self.term(right, deep))
+                term = _computed(_ARITHMETIC[type(op)], *terms)
             case ast.Compare(left=left, ops=ops, comparators=others):
-                return self._compared(ops, [left, *others], deep)
+                term = self._compared(ops, [left, *others], deep)
             case _:
                 msg = f"{ast.unparse(node)[:40]!r} has no meaning here; there are "
                 msg += "numbers, texts, columns, + - * / %, < <= == in, and, or, not"
                 raise UsageError(msg)
+        return term
 
-    def _column(self, node: ast.Name | ast.Attribute) -> Term:
+    def _column(self, node: ast.expr) -> Term:
         """Return the function of a column: names of fields of targets have dots."""
         name = ast.unparse(node)
         if name not in self._columns:
@@ -154,6 +162,14 @@ def _test(op: ast.cmpop) -> Callable[[Any, Any], bool]:
         msg = "'is' has no meaning here; write == or !="
         raise UsageError(msg)
     return test
+
+
+def _listed(terms: Sequence[Term]) -> Term:
+    return lambda row: [term(row) for term in terms]
+
+
+def _negated(term: Term) -> Term:
+    return lambda row: not term(row)
 
 
 def _joined(op: ast.boolop, terms: Sequence[Term]) -> Term:

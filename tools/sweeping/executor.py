@@ -1,44 +1,14 @@
-"""Who prices the parts of a sweep: this process, several of them, or a Dask cluster."""
+"""Who prices the parts of a sweep."""
 
 from __future__ import annotations
 
 import abc
-import multiprocessing
-import multiprocessing.connection
-import os
-import re
-import signal
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
 
-import attrs
-
-from perfc.ir import PerfcError, UsageError
-from perfc.tools.sweeping.pricing import Priced, price
+from perfc.tools.sweeping.pricing import Priced
 from perfc.tools.sweeping.space import Configuration, Space
 
 Part = tuple[Configuration, ...]
-
-_MOST = 1024
-"""Processes of one machine."""
-
-_FEW = 64
-"""Configurations that take less time than to start processes."""
-
-_LOCAL = re.compile(r"local(?::(\d{1,5}))?")
-_DASK = re.compile(r"dask://(\S+:\d{1,5})")
-
-_ONE_THREAD = (
-    "OPENBLAS_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
-"""What says how many threads multiply matrices: several processes would fight for the
-processors, and the matrices are small."""
 
 
 class Executor(abc.ABC):
@@ -57,121 +27,3 @@ class Executor(abc.ABC):
             PerfcError: workers cannot price, or are gone.
 
         """
-
-
-def find_executor(text: str) -> Executor:
-    """Return the executor of `local`, `local:N` or `dask://HOST:PORT`.
-
-    Raises:
-        UsageError: it is none of them.
-        PerfcError: Dask is not installed.
-
-    """
-    if local := _LOCAL.fullmatch(text):
-        count = int(local[1]) if local[1] else _processors()
-        if 1 <= count <= _MOST:
-            return LocalExecutor(count)
-    elif dask := _DASK.fullmatch(text):
-        from perfc.tools.sweeping.dask_executor import DaskExecutor
-
-        return DaskExecutor.of(dask[1])
-    msg = f"executor {text!r}: expected local, local:N (N up to {_MOST}) or "
-    raise UsageError(msg + "dask://HOST:PORT")
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@attrs.frozen
-class LocalExecutor(Executor):
-    """Processes of this machine; for one, or for few configurations, this process.
-
-    Attributes:
-        count: How many.
-
-    """
-
-    count: int
-
-    @property
-    def workers(self) -> int:
-        """How many parts it may price at once."""
-        return self.count
-
-    def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield what is found of each part, as it comes.
-
-        Raises:
-            PerfcError: processes end without having priced anything.
-
-        """
-        if self.count == 1 or sum(map(len, parts)) <= _FEW:
-            yield from (price(space, part) for part in parts)
-            return
-        left = list(parts)
-        while left:
-            before = len(left)
-            for part, priced in self._priced(space, left):
-                left.remove(part)
-                yield priced
-            if left and len(left) == before:
-                msg = (
-                    "the worker processes end before they price anything (killed, or "
-                    "out of memory): take fewer, as --executor local:1"
-                )
-                raise PerfcError(msg)
-
-    def _priced(
-        self, space: Space, parts: Sequence[Part]
-    ) -> Iterator[tuple[Part, Priced]]:
-        """Yield parts, and what is found of them, until a process dies."""
-        with _one_thread(), _pool(min(self.count, len(parts))) as pool:
-            futures = {pool.submit(price, space, part): part for part in parts}
-            with suppress(BrokenProcessPool):
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
-
-
-@contextmanager
-def _pool(count: int) -> Generator[ProcessPoolExecutor]:
-    """Start processes, which end with this one; parts that wait are given up."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=_begin)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Let processes that are started meanwhile multiply matrices by one thread each."""
-    before = {name: os.environ.get(name) for name in _ONE_THREAD}
-    os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _begin() -> None:
-    """Prepare a worker: an interrupt is its parent's, and it ends where that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        watch = threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True)
-        watch.start()
-
-
-def _end_with(sentinel: int) -> None:
-    """End this process when its parent has: nobody would read what it finds."""
-    multiprocessing.connection.wait([sentinel])
-    os._exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import attrs
 
@@ -16,7 +17,14 @@ from perfc.tools.models import Model, load_request
 from perfc.tools.plugin_modules import import_plugin
 from perfc.tools.reports import Report
 from perfc.tools.request import Request
-from perfc.tools.sweeping.space import ERROR, INTERVAL, METRICS, Configuration, Row, Space
+from perfc.tools.sweeping.space import (
+    ERROR,
+    INTERVAL,
+    METRICS,
+    Configuration,
+    Row,
+    Space,
+)
 from perfc.tools.sweeping.varied import Value
 
 _TARGETS = 256
@@ -162,7 +170,7 @@ class _Pricer:
         """
         structure, sizes = self.space.structure(one), self.space.sizes(one)
         if self._request is None or structure != self._structure:
-            self._request = self._bound = None
+            self._request = None
             self._request = load_request(asked)
             self._structure, self._sizes = structure, sizes
             self._bound = self._request.model
@@ -172,7 +180,7 @@ class _Pricer:
             self._bound = loaded.bind(
                 asked.batch, pooling=asked.pooling, dims=asked.dims
             )
-        return self._request, self._bound
+        return self._request, cast("Model", self._bound)
 
     def _target(self, number: int, overrides: _Fields) -> Target:
         named = self.space.targets[number]

@@ -1,4 +1,4 @@
-"""What is swept: a model, what varies of it, and what is wanted of each configuration."""
+"""What is swept: a model, what varies, and what is wanted of each configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from perfc.passes.pipeline_spec import format_pipeline
 from perfc.tools.given import check_known
 from perfc.tools.models import Model
 from perfc.tools.request import INFERENCE, OPTIONS, Request
-from perfc.tools.sweeping.axes import Axis, Names, Role, place_pass, structure_of
+from perfc.tools.sweeping.axes import (
+    TARGET,
+    Axis,
+    Names,
+    Role,
+    place_pass,
+    structure_of,
+)
 from perfc.tools.sweeping.varied import Value, Varied
 
 Row = dict[str, Any]
@@ -60,7 +67,6 @@ USUAL = tuple(METRICS)[:6]
 INTERVAL = ("time_us_p05", "time_us_p95")
 _LAST: Mapping[str, str] = {**dict.fromkeys(INTERVAL, "float"), "bound": "str"}
 ERROR = "error"
-TARGET = "target"
 
 _MORE = ("_per_s", "_per_j")
 
@@ -231,7 +237,9 @@ class Space:
         }
         if fields.get("mode") == INFERENCE and "optimizer" not in fields:
             fields["optimizer"] = None  # which is what the others train by
-        parameters = {axis.name: value for axis, value in self._set(one, Role.PARAMETER)}
+        parameters = {
+            axis.name: value for axis, value in self._set(one, Role.PARAMETER)
+        }
         fields["model"] = structure_of(base.model, parameters)
         sizes = {axis.name: value for axis, value in self._set(one, Role.DIM)}
         fields["dims"] = {**base.dims, **sizes}
@@ -258,8 +266,11 @@ def _check_columns(axes: Sequence[Axis]) -> None:
     taken = {*METRICS, *_LAST, ERROR, TARGET}
     for axis in axes:
         if axis.column in taken:
-            msg = f"--vary {axis.column}: this is what a column of results is called"
-            raise UsageError(f"{msg}; a dimension is also written dim:{axis.column}")
+            msg = (
+                f"--vary {axis.column}: this is what a column of results is called; a "
+                f"dimension is also written dim:{axis.column}"
+            )
+            raise UsageError(msg)
 
 
 def _digest(space: Space, sheets: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from perfc.ir import Diagnostic
 from perfc.tools.reports import columns_text, format_bytes, format_us
-from perfc.tools.sweeping.space import ERROR, INTERVAL, Row, Space
+from perfc.tools.sweeping.space import ERROR, INTERVAL, METRICS, Row, Space
 
 _HEADINGS = {
     "time_us": "time",
@@ -17,6 +17,9 @@ _HEADINGS = {
     "peak_memory_bytes": "memory",
     "bound": "bound by",
 }
+_LARGE = 1e4
+"""Numbers from here on have no decimals."""
+
 _REASONS = 10
 """Errors that are listed below the table."""
 
@@ -51,13 +54,18 @@ def cell_text(row: Row, column: str) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) or column in METRICS:
+        return number_text(column, value)
+    return str(value)
+
+
+def number_text(column: str, value: float) -> str:
+    """Return a number of a column as people read it."""
     if column.endswith("_us"):
         return format_us(value)
     if column.endswith("_bytes"):
         return format_bytes(value)
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.0f}"  # noqa: PLR2004 - digits
-    return str(value)
+    return f"{value:,.0f}" if abs(value) >= _LARGE else f"{value:,.4g}"
 
 
 def _table(space: Space, rows: Sequence[Row]) -> str:

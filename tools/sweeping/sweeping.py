@@ -7,19 +7,20 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack, cast
 
 import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import path_text
+from perfc.ir.support import brief, path_text
 from perfc.tools.given import read_target
 from perfc.tools.models import Model, OnnxModel
 from perfc.tools.reports import VerbResult
 from perfc.tools.request import AnalyzeOptions, Request, shows
 from perfc.tools.sweeping.condition import read_condition
-from perfc.tools.sweeping.executor import Executor, Part, find_executor
+from perfc.tools.sweeping.executor import Executor, Part
+from perfc.tools.sweeping.executors import find_executor
 from perfc.tools.sweeping.pricing import forget
 from perfc.tools.sweeping.result_file import SWEEP, ResultFile
 from perfc.tools.sweeping.selection import best, front
@@ -78,17 +79,31 @@ class Sweep(VerbResult):
 
     Attributes:
         space: What was swept.
-        rows: A row a configuration: what varied, the target, metrics, the interval,
-            what bounds the time, and why it cannot be (empty if it can). What is
-            unknown is None.
-        diagnostics: What analyses said, each once.
+        found: The rows.
+        remarks: What analyses said, each once.
 
     """
 
+    __repr__ = brief
+
     schema: ClassVar[str] = SCHEMA
     space: Space
-    rows: Sequence[Row] = attrs.field(repr=len)
-    diagnostics: Sequence[Diagnostic] = attrs.field(default=(), repr=len)
+    found: Sequence[Row]
+    remarks: Sequence[Diagnostic] = ()
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """A row a configuration.
+
+        What varied, the target, metrics, the interval of the time, what bounds it, and
+        why the configuration cannot be, empty if it can. What is unknown is None.
+        """
+        return self.found
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """What analyses said, each once."""
+        return self.remarks
 
     def where(self, condition: str) -> Sweep:
         """Return the rows that a condition holds of, as `--where` takes it.
@@ -99,7 +114,7 @@ class Sweep(VerbResult):
         """
         columns = [column.name for column in self.space.columns]
         holds = read_condition(condition, columns)
-        return attrs.evolve(self, rows=[row for row in self.rows if holds(row)])
+        return attrs.evolve(self, found=[row for row in self.rows if holds(row)])
 
     def best(self, count: int = 1, metric: str | None = None) -> Sweep:
         """Return the best rows, the best first.
@@ -114,7 +129,7 @@ class Sweep(VerbResult):
         """
         by = self.space.metrics[0] if metric is None else metric
         self._check((by,))
-        return attrs.evolve(self, rows=best(self.rows, by, count))
+        return attrs.evolve(self, found=best(self.rows, by, count))
 
     def pareto(self, *metrics: str) -> Sweep:
         """Return the rows that no other row beats in all of some metrics.
@@ -127,7 +142,7 @@ class Sweep(VerbResult):
         if len(set(metrics)) < 2:  # noqa: PLR2004 - a front is between two
             msg = f"a Pareto front is of two metrics or more, found {len(set(metrics))}"
             raise UsageError(msg)
-        return attrs.evolve(self, rows=front(self.rows, metrics))
+        return attrs.evolve(self, found=front(self.rows, metrics))
 
     def _check(self, metrics: Sequence[str]) -> None:
         for metric in metrics:
@@ -215,8 +230,9 @@ def sweep(  # noqa: PLR0913 - as many as a sweep has
 
     """
     request = Request.of("perfc.sweep", AnalyzeOptions, options, model=model)
-    several = isinstance(target, Sequence) and not isinstance(target, str)
-    targets = [read_target("target", one) for one in (target if several else [target])]
+    one = not isinstance(target, Sequence) or isinstance(target, str)
+    several = cast("Sequence[Any]", [target] if one else target)
+    targets = [read_target("target", each) for each in several]
     metrics = (metric,) if isinstance(metric, str) else tuple(metric)
     varied = [_varied(name, values) for name, values in vary.items()]
     space = Space.of(request, targets, varied, metrics)
@@ -265,7 +281,7 @@ def _written(
     if path.suffix == ".html":
         from perfc.tools.sweeping.page import sweep_page
 
-        return sweep_page(swept)
+        return sweep_page(space, rows, remarks, swept.to_json())
     return swept.to_json()
 
 

@@ -40,10 +40,8 @@ class Varied:
     @property
     def kind(self) -> str:
         """Type of its values, as the columns of tables name it."""
-        for type, name in ((int, "int"), (float, "float")):
-            if isinstance(self.values[0], type):
-                return name
-        return "str"
+        name = type(self.values[0]).__name__
+        return name if name in {"int", "float"} else "str"
 
 
 def read_varied(text: str) -> Varied:
@@ -136,7 +134,7 @@ def _range(item: str, first: str, last: str, times: str, step: str) -> Iterator[
     texts = (first, last) if times else (first, last, step)
     whole = all(text.lstrip("+").isdecimal() for text in texts)
     if not times:
-        spend("configurations", (high - low) / by, f"range {item}")
+        spend("configurations", float((high - low) / by), f"range {item}")
     count, number = 0, low
     while number <= high:
         count += 1
