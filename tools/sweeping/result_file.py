@@ -51,7 +51,7 @@ class _Rows(Schema[Row]):
 
     def cells_of(self, row: Row) -> dict[str, object]:
         """Return the cells of a row, by column."""
-        return row
+        return {column.name: row[column.name] for column in self.columns}
 
 
 @attrs.define
@@ -94,16 +94,19 @@ class ResultFile:
         if there and not resume:
             msg = f"{there[0]} is there: --resume goes on with it; else remove it"
             raise UsageError(msg)
+        in_document = not is_table and path.exists()
         try:
+            rows = _document_rows(path, space) if in_document else []
             writer = RowWriter(kept, schema, space.key, _places(space))
-            if not is_table and path.exists():
-                writer.append(_document_rows(path))
+            rows += writer.rows
         except (MeasurementError, DocumentError) as error:
             msg = f"{there[0]} is no result of this sweep ({error}); {_ADVICE}"
             raise UsageError(msg) from None
-        if any(row[SWEEP] != space.digest for row in writer.rows):
+        if any(row[SWEEP] != space.digest for row in rows):
             msg = f"{there[0]} is the result of another sweep; {_ADVICE}"
             raise UsageError(msg)
+        if in_document:
+            writer.append(rows)
         return cls(path, space, _without_sweep(writer.rows), writer)
 
     def append(self, rows: Iterable[Row]) -> None:
@@ -141,7 +144,7 @@ def _without_sweep(rows: Iterable[Row]) -> list[Row]:
     return [{k: v for k, v in row.items() if k != SWEEP} for row in rows]
 
 
-def _document_rows(path: Path) -> list[Row]:
+def _document_rows(path: Path, space: Space) -> list[Row]:
     """Return the rows of a document, with the sweep that it is of.
 
     Raises:
@@ -154,4 +157,8 @@ def _document_rows(path: Path) -> list[Row]:
     found = parse_json(text, DocumentError, str(path), "the result of a sweep")
     with damage_as(DocumentError, str(path), "the result of a sweep"):
         document = cast("Any", found)
-        return [{**row, SWEEP: document[SWEEP]} for row in document["rows"]]
+        digest, rows = str(document[SWEEP]), document["rows"]
+        if digest != space.digest:
+            return [{SWEEP: digest}]
+        names = [column.name for column in space.columns]
+        return [{SWEEP: digest, **{n: row[n] for n in names}} for row in rows]

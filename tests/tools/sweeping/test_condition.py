@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import UsageError
 from perfc.tools.sweeping.condition import read_condition
 
 ROW: dict[str, Any] = {
@@ -104,7 +105,5 @@ def test_texts_are_no_numbers(text: str) -> None:
 )
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text ends in anything but a truth or a line."""
-    try:
+    with suppress(UsageError):
         assert read_condition(text, [*ROW])(ROW) in {True, False}
-    except PerfcError as refused:
-        assert str(refused).startswith("--where")

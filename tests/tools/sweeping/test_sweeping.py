@@ -14,6 +14,7 @@ from perfc.tools.request import Request
 from perfc.tools.sweeping import METRICS, Space, read_varied
 from perfc.tools.sweeping.pricing import price
 
+CACHED = "uvm-caching{cache=0.5}"
 MODEL = "dlrm-ddp:tables=2,rows=1000"
 ONNX = (
     Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def _same(row: dict[str, Any], report: perfc.Report, varied: dict[str, Any]) -> 
 
 
 def test_metrics_are_those_of_reports() -> None:
-    """A metric is a number of a summary, but for `fits`; the interval is there anyway."""
+    """A metric is a number of a summary, or `fits`; intervals are there anyway."""
     report = perfc.analyze("dlrm-ddp", "a100", batch=64)
     text = {"bound", "time_us_p05", "time_us_p95"}
 
@@ -46,7 +47,7 @@ def test_metrics_are_those_of_reports() -> None:
 
 
 def test_rows_are_what_analyses_say() -> None:
-    """All kinds of names at once: each row has the numbers of an analysis of its own."""
+    """All kinds of names at once: each row has the numbers of its own analysis."""
     swept = perfc.sweep(
         MODEL,
         ["a100", "v100"],
@@ -81,7 +82,7 @@ def test_rows_are_what_analyses_say() -> None:
     ("vary", "options"),
     [
         (
-            {"place": ["uvm-caching{cache=0.5}"]},
+            {"place": [CACHED]},
             {"passes": ["place-embeddings{cache=0.5}"]},
         ),
         ({"popularity": ["zipf(1.2)"]}, {"popularity": "zipf(1.2)"}),
