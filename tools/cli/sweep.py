@@ -24,7 +24,7 @@ from perfc.tools.files import is_terminal, overwrite, tell, write_result
 if TYPE_CHECKING:
     from perfc.tools.sweeping import Progress, Space, Sweep
 
-_EVERY_S, _SOON_S = 5.0, 0.1
+_EVERY_S, _SOON_S = 5, 0.1
 """How often a log is told how far it is, and a terminal."""
 
 _USUAL = (

@@ -97,7 +97,7 @@ class Names:
 
     @classmethod
     def of(cls, request: Request, targets: Sequence[Target | str]) -> Names:
-        """Return what may be varied of a request's model.
+        """Return the names that may be varied of a request's model.
 
         Raises:
             PerfcError: the model cannot be read.
@@ -107,7 +107,7 @@ class Names:
         return cls(request, targets, input_symbols(model), workload_of(model))
 
     def axis(self, varied: Varied) -> Axis:
-        """Return what a name means, with its values checked.
+        """Return the axis of a name, with its values checked.
 
         Raises:
             UsageError: nothing has this name, or a value means nothing to it.
@@ -123,7 +123,7 @@ class Names:
         return Axis(varied.name, role, name, values, kind)
 
     def _found(self, name: str) -> tuple[Role, str]:
-        """Return what a name is, and its name among those.
+        """Return the role of a name, and its name among those.
 
         Raises:
             UsageError: nothing has this name.

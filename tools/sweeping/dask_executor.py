@@ -59,7 +59,7 @@ class DaskExecutor(Executor):
         return 64
 
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield what is found of each part, as it comes.
+        """Yield the findings of each part, as they come.
 
         Raises:
             PerfcError: there is no scheduler, it goes, or workers cannot price.
@@ -90,10 +90,10 @@ class DaskExecutor(Executor):
             client.close(timeout=1)
 
     def _result(self, future: Any) -> Priced:  # noqa: ANN401 - Dask has no types
-        """Return what a part has come to.
+        """Return the findings of a part.
 
         Raises:
-            PerfcError: nothing; an error of the part itself as it is.
+            PerfcError: the scheduler or the workers are gone, or the part itself fails.
 
         """
         if future.status in {"cancelled", "lost"}:

@@ -21,7 +21,7 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield what is found of each part, as it comes.
+        """Yield the findings of each part, as they come.
 
         Raises:
             PerfcError: workers cannot price, or are gone.

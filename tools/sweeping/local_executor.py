@@ -56,7 +56,7 @@ class LocalExecutor(Executor):
         return self.count
 
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield what is found of each part, as it comes.
+        """Yield the findings of each part, as they come.
 
         Raises:
             PerfcError: processes end without having priced anything.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 150, 14, 46
 _TICKS, _MOST_TICKS = 5, 8
-_LOGARITHMIC = 20.0
+_LOGARITHMIC = 20
 """A column is drawn by its logarithm where its largest value is so often the least."""
 
 COLORS = ("#4878a8", "#d1615d", "#6a9f58", "#a87c9f", "#d98b3a", "#85b6b2", "#967662")

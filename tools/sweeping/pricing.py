@@ -86,7 +86,7 @@ _KEPT: list[_Pricer] = []
 
 
 def _pricer(space: Space) -> _Pricer:
-    """Return what prices a space, with what earlier parts of it have loaded."""
+    """Return the pricer of a space, with all that earlier parts have loaded."""
     if not (space.digest and _KEPT and _KEPT[0].space.digest == space.digest):
         _check_process(space)
         _KEPT[:] = [_Pricer(space)]
@@ -163,7 +163,7 @@ class _Pricer:
         )
 
     def _loaded(self, one: Configuration, asked: Request) -> tuple[Request, Model]:
-        """Return what is left of a request once its model is loaded, and the model.
+        """Return the rest of a request once its model is loaded, and the model.
 
         A model is loaded with the sizes of the first configuration that it can have,
         and bound to those of the others.

@@ -34,7 +34,7 @@ Document = Callable[[Sequence[Row]], str]
 
 
 def embedded(document: str) -> str:
-    """Return what a page holds of a document, for `--resume` and other programs."""
+    """Return a document as a page holds it, for `--resume` and other programs."""
     return _MARK + document.replace("<", "\\u003c") + _END
 
 

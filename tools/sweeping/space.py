@@ -191,7 +191,7 @@ class Space:
             yield Configuration(number, int(target), tuple(values))
 
     def key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return what tells a row from others: what varies."""
+        """Return the cells that tell a row from others: those that vary."""
         return tuple(row[column] for column in self.varied)
 
     def key_of(self, one: Configuration) -> tuple[Any, ...]:
@@ -204,11 +204,11 @@ class Space:
         return {c.name: known.get(c.name, c.default) for c in self.columns}
 
     def structure(self, one: Configuration) -> tuple[Value, ...]:
-        """Return what a model of a configuration is loaded by."""
+        """Return the values that the model of a configuration is loaded by."""
         return self._part(one, "is_structural")
 
     def sizes(self, one: Configuration) -> tuple[Value, ...]:
-        """Return what a loaded model is bound to."""
+        """Return the sizes that a loaded model is bound to."""
         return self._part(one, "is_size")
 
     def overrides(self, one: Configuration) -> dict[str, str]:
@@ -225,7 +225,7 @@ class Space:
         return [(axis, value) for axis, value in pairs if axis.role is role]
 
     def request_of(self, one: Configuration) -> Request:
-        """Return what a configuration asks for, but for its target.
+        """Return the request of a configuration, but for its target.
 
         Raises:
             UsageError: parameters of a workload contradict.
@@ -274,7 +274,7 @@ def _check_columns(axes: Sequence[Axis]) -> None:
 
 
 def _digest(space: Space, sheets: Sequence[str]) -> str:
-    """Return what tells a sweep from others: all that its rows depend on."""
+    """Return a digest of all that the rows of a sweep depend on."""
     words = space.request.words(*(name for name in OPTIONS if name != "target"))
     said: dict[str, Any] = {
         "model": _model_text(space.request.model),
@@ -290,7 +290,7 @@ def _digest(space: Space, sheets: Sequence[str]) -> str:
 
 
 def _model_text(model: Any) -> list[str]:  # noqa: ANN401 - of any frontend
-    """Return what tells a model from others, as texts."""
+    """Return texts that tell a model from others."""
     if isinstance(model, Model):
         return [model.name, _sha256(print_program(model.unbound).encode())]
     if isinstance(model, str):

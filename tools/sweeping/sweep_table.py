@@ -37,13 +37,13 @@ def sweep_text(
 
 
 def shown_columns(space: Space, rows: Sequence[Row]) -> list[str]:
-    """Return what a table shows: what varied, the metrics that are known, the bound."""
+    """Return the columns of a table: what varied, the known metrics, the bound."""
     known = [m for m in space.metrics if any(row[m] is not None for row in rows)]
     return [*space.varied, *known, "bound"]
 
 
 def heading(column: str) -> str:
-    """Return what a table calls a column."""
+    """Return the heading of a column."""
     return _HEADINGS.get(column, column)
 
 
@@ -90,7 +90,8 @@ def _interval(row: Row) -> str:
 def _refused(errors: Counter[str]) -> Iterator[str]:
     """Say what cannot be, each reason once, the commonest first."""
     if errors:
-        yield f"{errors.total():,} configurations cannot be:"
+        several = "s" if errors.total() > 1 else ""
+        yield f"{errors.total():,} configuration{several} cannot be:"
     for reason, count in errors.most_common(_REASONS):
         yield f"  {count:,}: {reason}"
     rest = sum(count for _, count in errors.most_common()[_REASONS:])

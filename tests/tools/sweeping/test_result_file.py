@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import signal
 import subprocess
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import parquet
 
 import perfc
 from perfc.tools.sweeping import Progress
@@ -42,6 +42,7 @@ def _journal(path: Path) -> Path:
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Read a file as other programs do."""
     if path.suffix == ".parquet":
+        parquet = importlib.import_module("pyarrow.parquet")
         found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
         return found
     text = path.read_text("utf-8")
@@ -128,13 +129,14 @@ def test_a_file_of_another_sweep_is_left_alone(tmp_path: Path, form: str) -> Non
     perfc.sweep(MODEL, "a100", vary, output=path)
     before = path.read_bytes()
 
-    for target, other, options in (
+    others: Sequence[tuple[str, dict[str, list[int]], dict[str, Any]]] = (
         ("a100", {"batch": [64, 256]}, {}),
         ("a100", vary, {"mode": "training"}),
         ("a100", vary, {"metric": "flops"}),
         ("a100", vary, {"overrides": {"gpu.sm_clock_mhz": 900}}),
         ("t4", vary, {}),
-    ):
+    )
+    for target, other, options in others:
         with pytest.raises(perfc.PerfcError, match=r"another sweep|no result of this"):
             perfc.sweep(MODEL, target, other, output=path, resume=True, **options)
     with pytest.raises(perfc.PerfcError, match="is there: --resume goes on with it"):
