@@ -12,6 +12,7 @@ import attrs
 import perfc
 from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import paused_collector
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Model, load_request
 from perfc.tools.plugin_modules import import_plugin
@@ -58,14 +59,15 @@ def price(space: Space, configurations: Sequence[Configuration]) -> Priced:
     pricer = _pricer(space)
     rows: list[Row] = []
     remarks: dict[tuple[str, str], Diagnostic] = {}
-    for _, alike in itertools.groupby(configurations, space.structure):
-        for one, report in pricer.reports(list(alike)):
-            if isinstance(report, str):
-                rows.append(space.row_of(one, **{ERROR: report}))
-                continue
-            rows.append(space.row_of(one, **_numbers(report, space.metrics)))
-            for remark in report.analysis.diagnostics:
-                remarks.setdefault((remark.code, remark.where), remark)
+    with paused_collector():
+        for _, alike in itertools.groupby(configurations, space.structure):
+            for one, report in pricer.reports(list(alike)):
+                if isinstance(report, str):
+                    rows.append(space.row_of(one, **{ERROR: report}))
+                    continue
+                rows.append(space.row_of(one, **_numbers(report, space.metrics)))
+                for remark in report.analysis.diagnostics:
+                    remarks.setdefault((remark.code, remark.where), remark)
     return Priced(tuple(rows), tuple(remarks.values()))
 
 

@@ -54,11 +54,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _killed(path: Path, number: int) -> int:
+def _killed(path: Path, number: int, executor: str = "local:1") -> int:
     """Begin a sweep, end it by a signal once it has rows; return its exit code."""
     words = ["--target", "a100", "--vary", "batch=64:303:1", "--vary", "dtype=fp32"]
     run = [sys.executable, "-m", "perfc", "sweep", MODEL, *words, "-q"]
-    process = subprocess.Popen([*run, "--executor", "local:1", "-o", str(path)])
+    process = subprocess.Popen([*run, "--executor", executor, "-o", str(path)])
     until = time.monotonic() + _WAIT_S
     journal = _journal(path)
     while time.monotonic() < until and not (
@@ -94,7 +94,7 @@ def test_an_interrupt_writes_what_there_is(
 ) -> None:
     """Ctrl-C leaves a file with the rows so far, which `--resume` goes on with."""
     path = tmp_path / f"rows.{form}"
-    code = _killed(path, signal.SIGINT)
+    code = _killed(path, signal.SIGINT, "local:2")
     there = _rows(path)
 
     assert 130 == code
