@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from perfc.measurements.schema import (
         MEASUREMENTS,
         WORKLOADS,
+        Column,
         MeasurementError,
         Schema,
     )
@@ -39,6 +40,7 @@ else:
             "nccl_log": ("NcclLogError", "is_nccl_log", "read_nccl_log"),
             "row": ("Measurement", "TIMINGS", "WorkloadMeasurement"),
             "schema": (
+                "Column",
                 "MEASUREMENTS",
                 "MeasurementError",
                 "Schema",
@@ -65,6 +67,7 @@ __all__ = [
     "TEST",
     "TIMINGS",
     "WORKLOADS",
+    "Column",
     "MeasuredColumns",
     "Measurement",
     "MeasurementError",

@@ -18,7 +18,7 @@ from perfc.ir.text import json_of
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.split import FIT, TEST
 
-Row = TypeVar("Row", bound=attrs.AttrsInstance)
+Row = TypeVar("Row")
 Cell = object
 """What a reader finds: text in CSV, typed values in Parquet, None for nothing."""
 
@@ -118,6 +118,18 @@ class Column:
     kind: Kind
     required: bool
     default: object
+
+    @classmethod
+    def of(cls, name: str, type: str, default: object = attrs.NOTHING) -> Column:
+        """Return the column of a field of a type, one of `str`, `float`, `int`, `bool`.
+
+        Args:
+            name: Its name.
+            type: What the field is.
+            default: What it is where there is no value; without one it is required.
+
+        """
+        return cls(name, _KINDS[type], default is attrs.NOTHING, default)
 
     def fields(self, cells: Sequence[Cell]) -> list[object]:
         """Return the fields of a whole column; equal cells are read once.
@@ -229,13 +241,10 @@ class Schema(Generic[Row]):
     def columns(self) -> tuple[Column, ...]:
         """In the order of the files, which is that of the fields."""
         return tuple(
-            Column(
-                field.name,
-                _KINDS[str(field.type).removesuffix(" | None")],
-                field.default is attrs.NOTHING,
-                field.default,
+            Column.of(
+                field.name, str(field.type).removesuffix(" | None"), field.default
             )
-            for field in attrs.fields(self.row)
+            for field in attrs.fields(cast("type[attrs.AttrsInstance]", self.row))
         )
 
     def column(self, name: str) -> Column:

@@ -38,6 +38,7 @@ class RowWriter(Generic[Row]):
         path: The table.
         schema: Its format.
         key: Tells rows of different things apart; a row itself if not given.
+        place: Where a row stands in the table; as they came if not given.
 
     Raises:
         UsageError: the name ends neither in .parquet nor in .csv.
@@ -48,6 +49,7 @@ class RowWriter(Generic[Row]):
     path: Path
     schema: Schema[Row]
     key: Callable[[Row], Hashable] = _itself
+    place: Callable[[Row], int] | None = None
     _held: dict[Hashable, Row] = attrs.field(factory=dict[Hashable, Row], init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,7 +63,8 @@ class RowWriter(Generic[Row]):
     @property
     def rows(self) -> list[Row]:
         """What it holds, journal included, in order."""
-        return list(self._held.values())
+        held = list(self._held.values())
+        return held if self.place is None else sorted(held, key=self.place)
 
     def _hold(self, rows: Iterable[Row]) -> None:
         """Take over the rows of the table: all, also where two have the same key."""

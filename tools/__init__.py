@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.reports import (
         NODE_KEYS,
+        PAGE_SCRIPT,
+        PAGE_STYLE,
         Exporter,
         Report,
         Results,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         kernel_limit,
         memory_timeline,
     )
+    from perfc.tools.sweeping import Sweep, sweep
 else:
     __getattr__ = door(
         __name__,
@@ -32,6 +35,8 @@ else:
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
+                "PAGE_SCRIPT",
+                "PAGE_STYLE",
                 "Report",
                 "Results",
                 "format_bytes",
@@ -40,15 +45,19 @@ else:
                 "kernel_limit",
                 "memory_timeline",
             ),
+            "sweeping": ("Sweep", "sweep"),
         },
     )
 
 __all__ = [
     "NODE_KEYS",
+    "PAGE_SCRIPT",
+    "PAGE_STYLE",
     "Exporter",
     "Model",
     "Report",
     "Results",
+    "Sweep",
     "analyze",
     "compile_backend",
     "conversions",
@@ -60,4 +69,5 @@ __all__ = [
     "kernel_limit",
     "load",
     "memory_timeline",
+    "sweep",
 ]

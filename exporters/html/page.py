@@ -7,9 +7,15 @@ from html import escape
 from pathlib import Path
 from typing import ClassVar
 
-from perfc.exporters.html.style import SCRIPT, STYLE
 from perfc.exporters.html.timeline import timeline
-from perfc.tools import Exporter, Report, format_bytes, format_us
+from perfc.tools import (
+    PAGE_SCRIPT,
+    PAGE_STYLE,
+    Exporter,
+    Report,
+    format_bytes,
+    format_us,
+)
 
 _COLUMNS = (
     ("id", "node"),
@@ -39,11 +45,11 @@ class HtmlPage(Exporter):
         title = escape(f"perfc: {reports[0].model.name}")
         parts = [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-            f"<title>{title}</title><style>{STYLE}</style></head><body>",
+            f"<title>{title}</title><style>{PAGE_STYLE}</style></head><body>",
         ]
         for report in reports:
             parts += _section(report)
-        parts.append(f"<script>{SCRIPT}</script></body></html>\n")
+        parts.append(f"<script>{PAGE_SCRIPT}</script></body></html>\n")
         return "\n".join(parts)
 
 

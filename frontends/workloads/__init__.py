@@ -12,18 +12,19 @@ if TYPE_CHECKING:
         build_workload,
         find_workload,
     )
-    from perfc.frontends.workloads.protocol import widths_of
+    from perfc.frontends.workloads.protocol import Workload, widths_of
 else:
     __getattr__ = door(
         __name__,
         {
             "catalog": ("WORKLOADS", "build_workload", "find_workload"),
-            "protocol": ("widths_of",),
+            "protocol": ("Workload", "widths_of"),
         },
     )
 
 __all__ = [
     "WORKLOADS",
+    "Workload",
     "build_workload",
     "find_workload",
     "widths_of",

@@ -52,6 +52,7 @@ BUDGETS: Mapping[str, Budget] = {
     "microbatch-nodes": Budget(300_000, "nodes of all microbatches of a step"),
     "parts": Budget(500_000, "parts of embedding tables, tables times ranks"),
     "strategies": Budget(5_000, "ways to spread a model over GPUs"),
+    "configurations": Budget(1_000_000, "configurations of a sweep"),
     "launches": Budget(500_000, "host calls and kernels of an iteration"),
     "seconds": Budget(math.inf, "seconds that a command may take"),
 }

@@ -15,29 +15,42 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perfc.ir import PerfcError, register_plugin
-    from perfc.tools import Model, Report, analyze, export_onnx, from_torch, load
+    from perfc.tools import (
+        Model,
+        Report,
+        Sweep,
+        analyze,
+        export_onnx,
+        from_torch,
+        load,
+        sweep,
+    )
 
 __all__ = [
     "Model",
     "PerfcError",
     "Report",
+    "Sweep",
     "__version__",
     "analyze",
     "export_onnx",
     "from_torch",
     "load",
     "register_plugin",
+    "sweep",
 ]
 
 _HOMES = {
     "Model": "perfc.tools",
     "PerfcError": "perfc.ir",
     "Report": "perfc.tools",
+    "Sweep": "perfc.tools",
     "analyze": "perfc.tools",
     "export_onnx": "perfc.tools",
     "from_torch": "perfc.tools",
     "load": "perfc.tools",
     "register_plugin": "perfc.ir",
+    "sweep": "perfc.tools",
 }
 
 _UNKNOWN = "unknown (not installed)"

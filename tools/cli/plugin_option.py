@@ -2,63 +2,42 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
-from perfc.ir import PerfcError, support
+from perfc.tools.plugin_modules import import_plugin
+
+_Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def _import_all(
     ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
-) -> None:
+) -> tuple[str, ...]:
     for text in value:
-        _import(text)
+        import_plugin(text)
+    return value
 
 
-def _import(text: str) -> None:
-    """Import a file, or a module that is installed or in the current folder.
+def plugins_option(*, told: bool) -> Callable[[_Verb], _Verb]:
+    """Return the option.
 
-    Raises:
-        PerfcError: it cannot be imported, or another module has its name.
+    Args:
+        told: Whether the verb is told what was imported, as `plugins`.
 
     """
-    path = Path(text)
-    is_file = path.suffix == ".py"
-    if is_file and not path.is_file():
-        msg = f"--plugin {text}: no such file"
-        raise PerfcError(msg)
-    folder = str((path.parent if is_file else Path()).resolve())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(path.stem if is_file else text)
-    except PerfcError:
-        raise
-    except Exception as error:
-        msg = (
-            f"--plugin {text}: {type(error).__name__}: {error}{support.moved_to(error)}"
-        )
-        raise PerfcError(msg) from error
-    source: str | None = getattr(module, "__file__", None)
-    if source is None:
-        msg = f"--plugin {text}: no .py file, and no folder with an __init__.py"
-        raise PerfcError(msg)
-    found = Path(source)
-    if is_file and found.resolve() != path.resolve():
-        msg = f"--plugin {text}: a module has this name already ({found}); rename yours"
-        raise PerfcError(msg)
+    return click.option(
+        "--plugin",
+        "plugins",
+        multiple=True,
+        is_eager=True,
+        expose_value=told,
+        callback=_import_all,
+        metavar="MODULE|FILE.py",
+        help="Import it first: it registers passes, cost models, targets.",
+    )
 
 
-plugin_option = click.option(
-    "--plugin",
-    multiple=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_import_all,
-    metavar="MODULE|FILE.py",
-    help="Import it first: it registers passes, cost models, targets.",
-)
+plugin_option = plugins_option(told=False)
 """The option, for every verb that uses what plugins add."""

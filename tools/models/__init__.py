@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from perfc.tools.models.module_names import common_name, common_place
     from perfc.tools.models.onnx_export import export_onnx
+    from perfc.tools.models.open_symbols import input_symbols
     from perfc.tools.models.pass_order import (
         check_mode,
         check_ranks,
@@ -44,6 +45,7 @@ else:
             "model": ("Change", "Model", "load", "load_request", "prepare"),
             "module_names": ("common_name", "common_place"),
             "onnx_export": ("export_onnx",),
+            "open_symbols": ("input_symbols",),
             "pass_order": (
                 "check_mode",
                 "check_ranks",
@@ -77,6 +79,7 @@ __all__ = [
     "common_place",
     "conversions",
     "export_onnx",
+    "input_symbols",
     "is_factory",
     "is_table_list",
     "load",

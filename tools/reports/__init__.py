@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
+    from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
     from perfc.tools.reports.priced_plan import PricedPlan
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
@@ -39,6 +40,7 @@ else:
                 "format_share",
                 "format_us",
             ),
+            "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
             "priced_plan": ("PricedPlan",),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
@@ -53,6 +55,8 @@ else:
 __all__ = [
     "NODE_KEYS",
     "OUT_OF_MEMORY",
+    "PAGE_SCRIPT",
+    "PAGE_STYLE",
     "Exporter",
     "PricedPlan",
     "Report",

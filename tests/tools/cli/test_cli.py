@@ -26,11 +26,11 @@ from perfc.tools.cli import command_line as cli
 ROOT = Path(__file__).parents[3]
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "locality"),
+    *("rescale", "parallel", "shard", "sweep", "locality"),
     *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
-NOT_BUILT = (*("place", "quantize", "dedup", "sweep", "diff", "check"),)
+NOT_BUILT = (*("place", "quantize", "dedup", "diff", "check"),)
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:

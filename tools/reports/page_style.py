@@ -1,8 +1,8 @@
-"""The look of the HTML page, and the script that sorts its table."""
+"""The look of HTML pages, and the script that sorts their tables."""
 
 from __future__ import annotations
 
-STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bar: #4878a8; --dim: #888; }
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 90em;
   padding: 0 1em; }
@@ -21,7 +21,7 @@ svg { width: 100%; background: #8881; }
 svg text { fill: currentColor; font-size: 11px; }
 """
 
-SCRIPT = """
+PAGE_SCRIPT = """
 for (const heading of document.querySelectorAll(".nodes th")) {
   heading.addEventListener("click", () => {
     const table = heading.closest("table"), body = table.tBodies[0];

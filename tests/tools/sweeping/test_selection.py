@@ -1,0 +1,68 @@
+"""The best rows, against what comparing all with all says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfc.tools.sweeping.selection import best, front
+
+Row = dict[str, Any]
+_COST, _GAIN, _BYTES = "time_us", "samples_per_s", "peak_memory_bytes"
+_NUMBERS = st.integers(1, 6).map(float) | st.floats(1.0, 1e9) | st.none()
+ROWS = st.lists(st.fixed_dictionaries(dict.fromkeys((_COST, _GAIN, _BYTES), _NUMBERS)))
+
+
+def _beats(one: Row, other: Row, metrics: tuple[str, ...]) -> bool:
+    """Whether a row is nowhere worse, and somewhere better by more than rounding."""
+    signs = [-1 if metric == _GAIN else 1 for metric in metrics]
+    gains = [
+        sign * (other[metric] - one[metric]) / abs(other[metric])
+        for sign, metric in zip(signs, metrics, strict=True)
+    ]
+    return all(gain >= -1e-12 for gain in gains) and any(gain > 1e-12 for gain in gains)
+
+
+@given(ROWS, st.sampled_from([(_COST, _GAIN), (_COST, _BYTES), (_COST, _GAIN, _BYTES)]))
+def test_front_is_that_of_brute_force(
+    rows: list[Row], metrics: tuple[str, ...]
+) -> None:
+    """A row is in the front if, and only if, no other row beats it."""
+    complete = [
+        row for row in rows if all(row[metric] is not None for metric in metrics)
+    ]
+    expected = [
+        row
+        for row in complete
+        if not any(_beats(other, row, metrics) for other in complete)
+    ]
+
+    assert expected == front(rows, metrics)
+
+
+@given(ROWS, st.integers(1, 5))
+def test_the_best_come_first(rows: list[Row], count: int) -> None:
+    """Most samples a second, or least time; rows without a number are none of them."""
+    fastest = sorted((r for r in rows if r[_COST] is not None), key=lambda r: r[_COST])
+    most = sorted((r for r in rows if r[_GAIN] is not None), key=lambda r: -r[_GAIN])
+
+    assert [r[_COST] for r in fastest[:count]] == [
+        r[_COST] for r in best(rows, _COST, count)
+    ]
+    assert [r[_GAIN] for r in most[:count]] == [
+        r[_GAIN] for r in best(rows, _GAIN, count)
+    ]
+
+
+def test_rounding_beats_nothing() -> None:
+    """Rows that differ in the last digit only are equal: all of them stay, in order."""
+    rows = [
+        {_COST: 10.0, _GAIN: 5.0},
+        {_COST: 10.0 * (1 + 1e-15), _GAIN: 5.0},
+        {_COST: 10.0, _GAIN: 4.0},
+    ]
+
+    assert rows[:2] == front(rows, (_COST, _GAIN))
+    assert rows[:1] == best(rows, _COST, 1)

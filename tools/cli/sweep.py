@@ -1,0 +1,215 @@
+"""`perfc sweep`: many configurations of a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfc.ir import PerfcError, UsageError
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    read_request,
+    request_options,
+)
+from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.plugin_option import plugins_option
+from perfc.tools.files import is_terminal, overwrite, tell, write_result
+
+if TYPE_CHECKING:
+    from perfc.tools.sweeping import Progress, Space, Sweep
+
+_EVERY_S, _SOON_S = 5, 0.1
+"""How often a log is told how far it is, and a terminal."""
+
+_USUAL = (
+    "time_us,samples_per_s,samples_per_j,usd_per_million_samples,peak_memory_bytes,fits"
+)
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc sweep dlrm-default --vary batch=512:4096:x2 --vary "
+    "dtype=fp32,amp-bf16 --target a100 --target h100 --best 3",
+)
+@click.argument("model")
+@click.option(
+    "--vary",
+    "varied",
+    multiple=True,
+    required=True,
+    metavar="NAME=a,b,c|lo:hi:step|lo:hi:xFACTOR",
+    help="What varies: batch, dtype, runtime, mode, ranks, place, popularity, a "
+    "parameter of a workload, a dimension (or dim:NAME), a field of the target as "
+    "gpu.memory_gb_per_s; repeat for several, whose combinations are all priced.",
+)
+@request_options(
+    *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
+    *("accumulate", "ranks", "dtype", "runtime", "attention", "inputs", "overheads"),
+    *("passes", "pipeline", "overrides"),
+)
+@click.option(
+    "--metric",
+    default=_USUAL,
+    show_default=True,
+    metavar="NAME[,NAME...]",
+    help="What is wanted of each: keys of a report's summary, and fits.",
+)
+@click.option(
+    "--executor",
+    default="local",
+    show_default=True,
+    metavar="local[:N]|dask://HOST:PORT",
+    help="Who prices: N processes of this machine (one a processor), or Dask.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on with the rows that the file of -o has."
+)
+@click.option(
+    "--where",
+    "condition",
+    metavar="CONDITION",
+    help="Show only rows of which it holds, as 'peak_memory_bytes < 80e9 and fits'.",
+)
+@click.option(
+    "--pareto",
+    metavar="METRIC,METRIC[,...]",
+    help="Show only rows that no other row beats in all of these.",
+)
+@click.option(
+    "--best",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show only the N best by the first metric, the best first.",
+)
+@plugins_option(told=True)
+@format_option
+@output_option(
+    "Keep all rows there while they come: .parquet, .csv, .html or .json.",
+)
+@quiet_option()
+@debug_option
+def sweep(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+    """Price many configurations of MODEL: all combinations of what varies.
+
+    One row a configuration: what varied, the metrics, their 90 % interval, what bounds
+    the time, and, of a configuration that cannot be, why.
+    """
+    from perfc.tools.sweeping import Space, find_executor, read_varied, run_sweep
+
+    output: Path | None = options["output"]
+    if options["resume"] and output is None:
+        msg = "--resume goes on with a file: name it by -o"
+        raise UsageError(msg)
+    space = Space.of(
+        read_request(model, options),
+        options["target"],
+        [read_varied(text) for text in options["varied"]],
+        _names(options["metric"]),
+        options["plugins"],
+    )
+    executor = find_executor(options["executor"])
+    _check_selection(space, options)
+    progress = _Progress(quiet=options["quiet"])
+    try:
+        found = run_sweep(space, executor, output, options["resume"], progress)
+    finally:
+        progress.end()
+    asked = [name for name in ("condition", "pareto", "best") if options[name]]
+    if output is None or asked:
+        shown = _selected(found, options)
+        is_json = options["format_"] == "json"
+        write_result(shown.to_json() if is_json else str(shown), None)
+    return _exit_code(found)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _check_selection(space: Space, options: Mapping[str, Any]) -> None:
+    """Find out before anything is priced whether rows can be selected as asked.
+
+    Raises:
+        UsageError: they cannot.
+
+    """
+    from perfc.tools.sweeping import INTERVAL, Sweep
+
+    first = next(iter(space))
+    numbers = dict.fromkeys((*space.metrics, *INTERVAL), 1)
+    _selected(Sweep(space, [space.row_of(first, **numbers)]), options)
+
+
+def _selected(found: Sweep, options: Mapping[str, Any]) -> Sweep:
+    """Return the rows that are to be shown, in the order in which they are."""
+    if options["condition"]:
+        found = found.where(options["condition"])
+    if options["pareto"]:
+        found = found.pareto(*_names(options["pareto"]))
+    return found.best(options["best"]) if options["best"] else found
+
+
+def _exit_code(found: Sweep) -> int:
+    """Return 1 where nothing could be priced, with a line that says why."""
+    errors = found.errors
+    if not errors or errors.total() < len(found.rows):
+        return 0
+    ((reason, count),) = errors.most_common(1)
+    msg = f"none of {len(found.rows):,} configurations can be; of {count:,}: {reason}"
+    raise PerfcError(msg)
+
+
+class _Progress:
+    """Says how far it is: on a terminal in one line, in a log now and then."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """Begin."""
+        self._quiet, self._terminal = quiet, is_terminal()
+        self._begun_s = self._said_s = time.monotonic()
+        self._last: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it."""
+        now_s, self._last = time.monotonic(), progress
+        since_s = now_s - self._said_s
+        if self._quiet or since_s < (_SOON_S if self._terminal else _EVERY_S):
+            return
+        self._said_s = now_s
+        line = f"perfc: {self._text(progress, now_s - self._begun_s)}"
+        if self._terminal:
+            overwrite(line)
+        else:
+            tell(line)
+
+    def _text(self, progress: Progress, passed_s: float) -> str:
+        rate = progress.new / passed_s if passed_s else 0.0
+        text = f"{progress.done:,} of {progress.total:,} configurations"
+        if progress.failed:
+            text += f", {progress.failed:,} cannot be"
+        if progress.new:
+            text += f"; {rate:,.0f} a second"
+            if left := progress.total - progress.done:
+                text += f", {_clock(left / rate)} left"
+            else:
+                text += f", {_clock(passed_s)} in all"
+        return text
+
+    def end(self) -> None:
+        """Say where it has ended."""
+        if self._quiet or self._last is None:
+            return
+        if self._terminal:
+            overwrite("")
+        tell(f"perfc: {self._text(self._last, time.monotonic() - self._begun_s)}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

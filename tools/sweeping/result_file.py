@@ -1,0 +1,164 @@
+"""The file of a sweep: rows are kept beside it while they come, and found again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import damage_as, parse_json, read_text, write_file
+from perfc.measurements import Column, MeasurementError, RowWriter, Schema
+from perfc.tools.sweeping.space import SCHEMA, Row, Space
+
+TABLES = (".csv", ".parquet")
+DOCUMENTS = (".json", ".html")
+
+SWEEP = "sweep"
+"""Column of tables, and key of documents, that tells one sweep from others."""
+
+_MARK = '<script type="application/json" id="perfc-sweep">'
+_END = "</script>"
+
+_ADVICE = "name another file, or remove it"
+
+
+class DocumentError(PerfcError):
+    """A document is none of a sweep."""
+
+
+Document = Callable[[Sequence[Row]], str]
+
+
+def embedded(document: str) -> str:
+    """Return a document as a page holds it, for `--resume` and other programs."""
+    return _MARK + document.replace("<", "\\u003c") + _END
+
+
+@attrs.frozen
+class _Rows(Schema[Row]):
+    """The format of the rows of one sweep."""
+
+    swept: tuple[Column, ...] = ()
+
+    @functools.cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """What the rows have, in order."""
+        return self.swept
+
+    def cells_of(self, row: Row) -> dict[str, object]:
+        """Return the cells of a row, by column."""
+        return {column.name: row[column.name] for column in self.columns}
+
+
+@attrs.define
+class ResultFile:
+    """A file of rows that grows, and that a later run of the same sweep goes on with.
+
+    Rows that come are appended to `FILE.part.csv` (of a document, `FILE.csv.part.csv`)
+    and flushed to the disk at once. `finish` writes the file in one step.
+
+    Attributes:
+        path: The file: a table (`.csv`, `.parquet`) or a document (`.json`, `.html`).
+        space: What is swept.
+        rows: Those that are there.
+
+    Raises:
+        UsageError: the name says no format, there are rows already and nobody asked to
+            go on, or they are of another sweep.
+        PerfcError: a file cannot be read or written.
+
+    """
+
+    path: Path
+    space: Space
+    rows: list[Row]
+    _writer: RowWriter[Row]
+
+    @classmethod
+    def open(cls, path: Path, space: Space, *, resume: bool) -> ResultFile:
+        """Return the file, with the rows that an earlier run has written."""
+        if path.suffix not in (*TABLES, *DOCUMENTS):
+            known = ", ".join((*TABLES, *DOCUMENTS))
+            msg = f"-o {path}: expected a name that ends in one of {known}"
+            raise UsageError(msg)
+        columns = (*space.columns, Column.of(SWEEP, "str"))
+        schema = _Rows(SCHEMA, dict, columns)
+        is_table = path.suffix in TABLES
+        kept = path if is_table else path.with_name(f"{path.name}.csv")
+        journal = kept.with_name(f"{kept.name}.part.csv")
+        there = [one for one in (path, kept, journal) if one.exists()]
+        if there and not resume:
+            msg = f"{there[0]} is there: --resume goes on with it; else remove it"
+            raise UsageError(msg)
+        in_document = not is_table and path.exists()
+        try:
+            rows = _document_rows(path, space) if in_document else []
+            writer = RowWriter(kept, schema, space.key, _places(space))
+            rows += writer.rows
+        except (MeasurementError, DocumentError) as error:
+            msg = f"{there[0]} is no result of this sweep ({error}); {_ADVICE}"
+            raise UsageError(msg) from None
+        if any(row[SWEEP] != space.digest for row in rows):
+            msg = f"{there[0]} is the result of another sweep; {_ADVICE}"
+            raise UsageError(msg)
+        if in_document:
+            writer.append(rows)
+        return cls(path, space, _without_sweep(writer.rows), writer)
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Keep some rows: from now on, no kill loses them.
+
+        Raises:
+            PerfcError: the disk is full, or the folder cannot be written.
+
+        """
+        added = list(rows)
+        self._writer.append([{**row, SWEEP: self.space.digest} for row in added])
+        self.rows += added
+
+    def finish(self, document: Document) -> None:
+        """Write the file; of a format of its own, *document* writes the rows.
+
+        Raises:
+            PerfcError: it cannot be written; the rows stay beside it.
+
+        """
+        self._writer.flush()
+        kept, rows = self._writer.path, _without_sweep(self._writer.rows)
+        if rows and kept != self.path:
+            write_file(self.path, document(rows))
+            kept.unlink(missing_ok=True)
+
+
+def _places(space: Space) -> Callable[[Row], int]:
+    """Return a function that says which configuration a row is of."""
+    places = {space.key_of(one): one.number for one in space}
+    return lambda row: places.get(space.key(row), len(places))
+
+
+def _without_sweep(rows: Iterable[Row]) -> list[Row]:
+    return [{k: v for k, v in row.items() if k != SWEEP} for row in rows]
+
+
+def _document_rows(path: Path, space: Space) -> list[Row]:
+    """Return the rows of a document, with the sweep that it is of.
+
+    Raises:
+        DocumentError: it is none of a sweep.
+
+    """
+    text = read_text(path, DocumentError, "the result of a sweep")
+    if path.suffix == ".html":
+        text = text.partition(_MARK)[2].partition(_END)[0]
+    found = parse_json(text, DocumentError, str(path), "the result of a sweep")
+    with damage_as(DocumentError, str(path), "the result of a sweep"):
+        document = cast("Any", found)
+        digest, rows = str(document[SWEEP]), document["rows"]
+        if digest != space.digest:
+            return [{SWEEP: digest}]
+        names = [column.name for column in space.columns]
+        return [{SWEEP: digest, **{n: row[n] for n in names}} for row in rows]
