@@ -31,6 +31,7 @@ from perfc.costmodels.gemm.layouts import (
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
     BATCHED_FITTED_ON,
+    NO_NETWORK,
     SIMT_FITTED_ON,
     SIMT_MODES,
     TENSOR_FITTED_ON,
@@ -39,6 +40,11 @@ from perfc.costmodels.gemm.parameters import (
     is_wide,
     known_parameters,
     simt_parameters,
+)
+from perfc.costmodels.gemm.quantized import (
+    own_bytes,
+    without_quantizing,
+    without_quantizing_one,
 )
 from perfc.costmodels.gemm.residual import (
     SIGMA_INDEPENDENT,
@@ -108,6 +114,7 @@ class GemmModel:
             [known, ~simt, batched], [_MEASURED, cores, _BATCHED], _SINGLE
         )
         numbers: list[int] = at.tolist()
+        seconds = without_quantizing(seconds, kernels, target)
         return Estimate(
             without_beside(seconds, kernels, target),
             np.array([each.shared for each in trusts])[at],
@@ -142,12 +149,13 @@ class GemmModel:
         if one.math in SIMT_MODES:
             found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
         measured = False
-        if not own:
+        if own not in NO_NETWORK:
             seconds, measured = _corrected_one(
-                seconds, size, one, target, transposed=transposed
+                seconds, size, one, target, transposed=transposed, own=own
             )
         if measured:
             found = trusts[_MEASURED]
+        seconds = without_quantizing_one(seconds, one, target)
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -183,13 +191,14 @@ def _correct(
     return measured
 
 
-def _corrected_one(
+def _corrected_one(  # noqa: PLR0913 - all say which kernel it is
     seconds: float,
     size: Size[float],
     one: OneSignature,
     target: Target,
     *,
     transposed: bool,
+    own: int,
 ) -> tuple[float, bool]:
     """Return the corrected seconds of one GEMM, and whether such were measured."""
     known = target.once(known_gemms)(type_of(one.kernel.dtype, one.math))
@@ -207,6 +216,7 @@ def _corrected_one(
             transposed=transposed,
             biased=biased,
             across=single,
+            own=own,
         )
     factor, measured = known.factor(modelled_s, size, transposed=transposed)
     return seconds * factor, measured
@@ -219,7 +229,7 @@ def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
     b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
     if not (b and m and n and k and peak and one.bytes):
         return None
-    return Size(b, m, n, k, one.bytes, peak)
+    return Size(b, m, n, k, own_bytes(one, FLOATS), peak)
 
 
 class _Trust(NamedTuple):
@@ -271,7 +281,7 @@ def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
     return Gemms(
         np.stack(sizes),
-        kernels.bytes,
+        own_bytes(kernels.signatures, ARRAYS),
         kernels.peak_flops_per_s(target),
         one_of(kernels.text("layout"), TRANSPOSED),
         across(kernels),

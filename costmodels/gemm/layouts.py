@@ -11,6 +11,8 @@ of one output). A row with a bias is a linear layer, whose `tn` is a word of cuB
 from __future__ import annotations
 
 from perfc.costmodels.gemm.parameters import (
+    EIGHT_BITS,
+    QUANTISED,
     SIMT_MODES,
     TENSOR_KERNELS,
     TF32,
@@ -75,6 +77,8 @@ def tensor_kernels(
     if has_own(architecture, TF32):
         tf32 = matrices & (kernels.math == TF32)
         found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
+    narrow = kernels.math == EIGHT_BITS
+    found = maths.where(narrow, TENSOR_KERNELS.index(EIGHT_BITS), found)
     known = has_own(architecture, UNALIGNED)
     if known or target.device.compute_capability in UNALIGNED_EFFICIENCY:
         layout = kernels.text("layout")
@@ -88,4 +92,8 @@ def tensor_kernels(
         if not known:
             odd = odd * maths.flag(one_of(kernels.math, ("fp16", "bf16")))
         found = maths.where(odd > 0, TENSOR_KERNELS.index(UNALIGNED), found)
+    if maths.any(narrow):
+        for dtype in QUANTISED:
+            number = TENSOR_KERNELS.index(dtype)
+            found = maths.where(kernels.dtype == dtype, number, found)
     return found

@@ -41,8 +41,20 @@ lines that begin at no multiple of 4 bytes."""
 _UNALIGNED_ON = "Hopper"
 """The architecture on which those were measured."""
 
-TENSOR_KERNELS = ("", TF32, UNALIGNED)
+EIGHT_BITS = "fp8"
+"""Kernels on tensor cores of 8 bits, with one scale for each operand."""
+
+QUANTISED: Mapping[str, str] = MappingProxyType(
+    {"fp8_dynamic": "rows", "fp8_block": "blocks"}
+)
+"""Types of GEMMs of 8 bits whose left operand comes in 16, by what has a scale of its
+own: each row of it, or each block of a row."""
+
+TENSOR_KERNELS = ("", TF32, UNALIGNED, EIGHT_BITS, *QUANTISED)
 """All that may have parameters of their own."""
+
+NO_NETWORK = (TENSOR_KERNELS.index(TF32), TENSOR_KERNELS.index(UNALIGNED))
+"""Those that no network of other kernels corrects, by number."""
 
 _ALL = "all"
 
@@ -107,6 +119,8 @@ class GemmParameters:
     """Share of that exponent for short GEMMs."""
     biased_parts: float = MOST_PARTS
     """`MOST_PARTS` of a kernel that adds a bias, too."""
+    most_parts: float = MOST_PARTS
+    """The same of any kernel; 1 where a library cuts no sums."""
     sigma_shared: float
     """Uncertainty of the logarithm, on GPUs of the same architecture."""
     sigma_independent: float
@@ -142,11 +156,13 @@ def tensor_parameters(architecture: str, kernels: str = "") -> GemmParameters:
 
     Args:
         architecture: Of the GPU.
-        kernels: `TF32` or `UNALIGNED`, where those are told from the others.
+        kernels: One of `TENSOR_KERNELS`, where those are told from the others.
 
     """
     known = fitted("gemm")["tensor"]
     own = known.get(architecture, known[_ALL])
+    if kernels in QUANTISED:
+        own = known.get(f"{architecture} {EIGHT_BITS}", own)
     return GemmParameters(**known.get(f"{architecture} {kernels}", own))
 
 
@@ -169,5 +185,5 @@ def known_parameters(target: Target, own: int) -> GemmParameters:
 
 @functools.cache
 def has_own(architecture: str, kernels: str) -> bool:
-    """Whether `TF32` or `UNALIGNED` kernels of an architecture have parameters."""
+    """Whether some of `TENSOR_KERNELS` have parameters on an architecture."""
     return f"{architecture} {kernels}" in fitted("gemm")["tensor"]

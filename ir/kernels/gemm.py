@@ -44,6 +44,13 @@ GEMM = kernel(
         choices="nn nt tn tt",
     ),
     param("bias", FLAG, "whether a row is added to every row of C", default=False),
+    param(
+        "quantized",
+        FLAG,
+        "whether a kernel of its own quantises A, which measured rows of its call hold",
+        default=False,
+        by="eager",
+    ),
     *_COMPANIONS,
     by="eager rows",
 )
