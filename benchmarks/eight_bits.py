@@ -2,7 +2,7 @@
 
     python benchmarks/eight_bits.py DATA
 
-Without networks, which correct it on L40S: by the parameters of 16 bits on the GPU, with
+Without networks, which correct it on L40S: by the parameters of 16 bits there, with
 what quantises its operand in front; by those of the GPU's own rows of 8 bits, of other
 (n, k); and by those that the other GPU's rows of 8 bits say.
 """
