@@ -378,12 +378,11 @@ def _tensor_machine(
 
 def own_parameters(target: Target, own: int) -> GemmParameters:
     """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
-    kernels, device = TENSOR_KERNELS[own], target.device
-    architecture = kernels_of(target)
+    kernels, architecture = TENSOR_KERNELS[own], kernels_of(target)
     found = tensor_parameters(architecture, kernels)
     if kernels != UNALIGNED or has_own(architecture, kernels):
         return found
-    efficiency = UNALIGNED_EFFICIENCY[device.compute_capability]
+    efficiency = UNALIGNED_EFFICIENCY[architecture]
     return attrs.evolve(found, tile_efficiency=efficiency)
 
 

@@ -34,12 +34,12 @@ from perfc.costmodels.gemm.parameters import (
     NO_NETWORK,
     SIMT_FITTED_ON,
     SIMT_MODES,
-    TENSOR_FITTED_ON,
     TENSOR_KERNELS,
     GemmParameters,
     is_wide,
     known_parameters,
     simt_parameters,
+    tensor_fitted_on,
 )
 from perfc.costmodels.gemm.quantized import (
     own_bytes,
@@ -260,7 +260,7 @@ def _trusts(target: Target) -> Sequence[_Trust]:
         of(simt, SIMT_FITTED_ON),
         of(simt, BATCHED_FITTED_ON),
         *(
-            of(known_parameters(target, own), TENSOR_FITTED_ON)
+            of(known_parameters(target, own), tensor_fitted_on(target, own))
             for own in range(len(TENSOR_KERNELS))
         ),
     )

@@ -74,13 +74,12 @@ def tensor_kernels(
     architecture = kernels_of(target)
     m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
     matrices, found = (m > 1) & (n > 1), 0.0 * m
-    if has_own(architecture, TF32):
-        tf32 = matrices & (kernels.math == TF32)
-        found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
+    tf32 = matrices & (kernels.math == TF32)
+    found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
     narrow = kernels.math == EIGHT_BITS
     found = maths.where(narrow, TENSOR_KERNELS.index(EIGHT_BITS), found)
     known = has_own(architecture, UNALIGNED)
-    if known or target.device.compute_capability in UNALIGNED_EFFICIENCY:
+    if known or architecture in UNALIGNED_EFFICIENCY:
         layout = kernels.text("layout")
         left = maths.where(one_of(layout, ("tn", "tt")), m, k)
         right = maths.where(one_of(layout, ("nn", "tn")), n, k)

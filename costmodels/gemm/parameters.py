@@ -34,9 +34,11 @@ TF32, UNALIGNED = "tf32", "unaligned"
 half as many numbers, and of lines that begin at no multiple of 16 bytes, which cannot
 be copied asynchronously (CUTLASS, "Efficient GEMM": alignment of operands)."""
 
-UNALIGNED_EFFICIENCY = constants("gemm").table("unaligned_tile_efficiency")
-"""Their `tile_efficiency` by compute capability, where no rows have any: of 16 bits, in
-lines that begin at no multiple of 4 bytes."""
+_CONSTANTS = constants("gemm")
+
+UNALIGNED_EFFICIENCY = _CONSTANTS.table("unaligned_tile_efficiency")
+"""Their `tile_efficiency` by architecture (`kernels_of`), where no rows have any: of 16
+bits, in lines that begin at no multiple of 4 bytes."""
 
 _UNALIGNED_ON = "Hopper"
 """The architecture on which those were measured."""
@@ -175,12 +177,29 @@ def kernels_of(target: Target) -> str:
 def known_parameters(target: Target, own: int) -> GemmParameters:
     """Return parameters with what is not known of `TENSOR_KERNELS`, by their number.
 
-    Of unaligned ones that were not measured as much is unknown as where they were.
+    Of unaligned ones that were not measured as much is unknown as where they were; of
+    tf32, as parameters of 16 bits are off on tf32 where both were measured.
     """
     architecture, kernels = kernels_of(target), TENSOR_KERNELS[own]
     if kernels == UNALIGNED and not has_own(architecture, kernels):
         return tensor_parameters(_UNALIGNED_ON, kernels)
-    return tensor_parameters(architecture, kernels)
+    found = tensor_parameters(architecture, kernels)
+    if kernels != TF32 or has_own(architecture, kernels):
+        return found
+    return attrs.evolve(
+        found,
+        sigma_shared=_CONSTANTS.number("sigma_other_type_shared"),
+        sigma_independent=_CONSTANTS.number("sigma_other_type_independent"),
+    )
+
+
+def tensor_fitted_on(target: Target, own: int) -> frozenset[str]:
+    """Return the compute capabilities that some of `TENSOR_KERNELS` are fitted on.
+
+    None where those of 16 bits stand in for tf32: then nothing of it is fitted.
+    """
+    is_other = TENSOR_KERNELS[own] == TF32 and not has_own(kernels_of(target), TF32)
+    return frozenset() if is_other else TENSOR_FITTED_ON
 
 
 @functools.cache
