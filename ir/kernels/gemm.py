@@ -75,6 +75,13 @@ _CONVOLUTION: tuple[KernelParam, ...] = (
     ),
     param("groups", COUNT, "groups that share the channels", unit="groups", default=1),
     param("algorithm", WORD, "the library's algorithm", default="", by="eager"),
+    param(
+        "deterministic",
+        FLAG,
+        "whether an algorithm was taken for summing up a gradient in one order",
+        default=False,
+        by="eager",
+    ),
     *_COMPANIONS,
 )
 
