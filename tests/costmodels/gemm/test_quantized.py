@@ -13,7 +13,7 @@ from perfc.costmodels.gemm import GEMM, QUANTISED
 from perfc.costmodels.gemm.gemm import GemmModel
 from perfc.costmodels.kernels import OneSignature
 from perfc.costmodels.streaming import SCALED_BLOCK, STREAMING, StreamingModel
-from perfc.ir import Kernel, Record, Work
+from perfc.ir import AttrValue, Kernel, Record, Work
 
 SCALES = tuple(QUANTISED.items())
 MODELS: Mapping[str, GemmModel | StreamingModel] = {
@@ -25,7 +25,7 @@ MODELS: Mapping[str, GemmModel | StreamingModel] = {
 def call(m: int, n: int, k: int, dtype: str, *, quantized: bool = False) -> Kernel:
     """Return the GEMM of a call; *quantized*: without the kernel in front of it."""
     read = (1 if quantized else 2) * m * k + k * n
-    params = {"m": m, "n": n, "k": k, "quantized": quantized}
+    params: dict[str, AttrValue] = {"m": m, "n": n, "k": k, "quantized": quantized}
     work = Work(2 * m * n * k, read, 2 * m * n)
     return Kernel("gemm", dtype, "fp8", Record(params), work)
 
@@ -34,7 +34,7 @@ def quantize(rows: int, cols: int, scales: str) -> Kernel:
     """Return the kernel that finds the scales of a matrix of bf16."""
     blocks = -(-cols // SCALED_BLOCK) if scales == "blocks" else 1
     work = Work(5 * rows * cols, 2 * rows * cols, rows * cols + 4 * rows * blocks)
-    params = {"rows": rows, "cols": cols, "scales": scales}
+    params: dict[str, AttrValue] = {"rows": rows, "cols": cols, "scales": scales}
     return Kernel("quantize", "bf16", "fp32", Record(params), work)
 
 
