@@ -62,7 +62,7 @@ ROWS = Path(__file__).parent / "rows"
 GEMM_SOURCE = (
     "NeuSight (MIT): fp32, event pairs, torch 2.1, of P100, V100, T4, A100; "
     "aiconfigurator (Apache-2.0): CUDA graphs, A100, H100, L40S (bf16: sglang 0.5.10); "
-    "perfc: fp32 and tf32, CUDA graphs, torch 2.11, H100"
+    "perfc: fp32, tf32 and fp8, CUDA graphs, torch 2.11, H100"
 )
 
 

@@ -14,14 +14,12 @@ from numpy.typing import NDArray
 
 from perfc.ir import PerfcError
 from perfc.ir.support import brief, damage_as
+from perfc.measurements.axes import Params, counted_from_first
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
 from perfc.measurements.split import TEST
 from perfc.measurements.table import coded_columns, parquet_table, read_data
-
-Params = Mapping[str, Any]
-"""A JSON object, parsed."""
 
 
 @attrs.frozen(eq=False)
@@ -189,7 +187,7 @@ def _checked(
     return MeasuredColumns(
         **words,
         params=Coded(["" if text is None else str(text) for text in texts], at),
-        parsed=cast("list[Params]", parsed),
+        parsed=[*map(counted_from_first, cast("list[Params]", parsed))],
         faults=faults,
         latency_us=latency_us,
     )

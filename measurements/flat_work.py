@@ -24,7 +24,7 @@ FlatWork: TypeAlias = Callable[[Sizes, float, str], Amounts]
 _GEMM_BYTES: Mapping[str, tuple[float, float, float]] = {
     "fp8": (1, 1, 2),
     "fp8_dynamic": (2, 1, 2),
-    "fp8_block": (1, 1, 2),
+    "fp8_block": (2, 1, 2),
     "int8": (1, 1, 2),
     "w8a16": (2, 1, 2),
     "w4a16": (2, 0.5, 2),

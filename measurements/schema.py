@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from perfc.ir import PerfcError, Record, record_of
 from perfc.ir.text import json_of
+from perfc.measurements.axes import counted_from_first
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
 from perfc.measurements.split import FIT, TEST
 
@@ -75,7 +76,7 @@ def _params(cell: Cell) -> Record:
     found = json.loads(_text(cell))
     if not isinstance(found, dict):
         raise ValueError  # noqa: TRY004 - one error for all kinds
-    return record_of(cast("Mapping[str, Any]", found))
+    return record_of(counted_from_first(cast("Mapping[str, Any]", found)))
 
 
 _KINDS: Mapping[str, Kind] = {

@@ -45,14 +45,7 @@ def _number(name: str, params: Mapping[str, AttrValue]) -> int:
 
 
 def shape_of(name: str, params: Mapping[str, AttrValue]) -> str:
-    """Return the sizes of an op or a model as a text: one text, one split.
-
-    The last axis is one axis, whether a row calls it 1 or -1.
-    """
-    axis, shapes = params.get("axis"), params.get("shapes")
-    if isinstance(axis, int) and isinstance(shapes, tuple) and shapes:
-        rank = len(shapes[0]) if isinstance(shapes[0], tuple) else 1
-        params = {**params, "axis": axis % max(rank, 1)}
+    """Return the sizes of an op or a model as a text: one text, one split."""
     sizes = _sizes(Record(params))
     return json.dumps([_SALT, name, sizes], sort_keys=True)
 

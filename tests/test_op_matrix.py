@@ -184,7 +184,7 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "multi-tensor": ("foreach", "optimizer_step"),
     "streaming": (
         *("concat", "elementwise", "gather", "layer_norm", "pool", "radix_sort"),
-        *("reduction", "run_length", "scan", "softmax", "transpose"),
+        *("quantize", "reduction", "run_length", "scan", "softmax", "transpose"),
         *("triton_per", "triton_poi", "triton_red"),
     ),
     "walk": ("ctc_walk", "topk"),

@@ -103,7 +103,8 @@ def _group(samples: Sequence[Sample], places: Sequence[int]) -> _Group:
     rows = GemmRows.joined([GemmRows.of(sample) for sample in samples])
     parameters = simt_parameters()
     if not rows.simt:
-        parameters = tensor_parameters(rows.target.device.architecture)
+        architecture = rows.target.device.architecture
+        parameters = tensor_parameters(architecture, samples[0].key.dtype)
     sizes = rows.gemms.sizes if rows.simt else rows.gemms.sizes[2:]
     folds = np.array([_fold(size) for size in sizes.T.astype(int).tolist()])
     return _Group(places, rows, folds, parameters)

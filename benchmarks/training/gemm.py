@@ -140,6 +140,11 @@ OWN_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 """Bounds for kernels that are slower than those of 16 bits, with lines aligned."""
 
+EIGHT_BITS_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {**OWN_BOUNDS, "epilogue": (0.02, 2.0)}
+)
+"""Bounds for kernels of 8 bits, which multiply each result by its scales."""
+
 TENSOR_START = GemmParameters(
     tile_efficiency=0.9,
     tile_half=20.0,

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import (
+    EIGHT_BITS,
+    QUANTISED,
     SIMT_MODES,
     TENSOR_KERNELS,
     TF32,
@@ -25,6 +27,7 @@ from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.near_gemms import gemm_factors, gemm_fits
 from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import (
+    EIGHT_BITS_BOUNDS,
     OWN_BIASED_PARTS,
     OWN_BOUNDS,
     OWN_FITTED,
@@ -97,7 +100,8 @@ def fit_shipped_gemms(
             continue
         rows = GemmRows.of(sample)
         if len(rows) >= _FEWEST_NETWORK:
-            own = tables.get(_own_table(sample), tables["tensor.all"])
+            usual = tables.get(_own_table(sample), tables["tensor.all"])
+            own = tables.get(_own_table(sample, sample.key.dtype), usual)
             known[name, sample.key.dtype] = rows, own
     return tables, dict(zip(known, fit_residuals([*known.values()]), strict=True))
 
@@ -136,7 +140,24 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
             mine = [_of_kernels(part, number) for part in parts]
             if name and any(map(len, mine)):
                 tables[_own_table(parts[0], name)] = _fit_own(mine, usual)
+    for name in (EIGHT_BITS, *QUANTISED):
+        for parts in _by_target(_tensor(samples, name)).values():
+            usual = tables.get(_own_table(parts[0]), shared)
+            tables[_own_table(parts[0], name)] = _fit_eight_bits(parts, usual)
     return tables
+
+
+def _fit_eight_bits(samples: Sequence[Sample], usual: GemmParameters) -> GemmParameters:
+    """Return the parameters of GEMMs of 8 bits on a GPU, from those of 16.
+
+    Some libraries cut no sums of theirs: what is nearer to the rows stays.
+    """
+    rows, bounds = _to_fit(samples), EIGHT_BITS_BOUNDS
+    found = [
+        fit_gemm(rows, start, OWN_FITTED, belief=_OWN_BELIEF, bounds=bounds)
+        for start in (usual, attrs.evolve(usual, most_parts=1.0))
+    ]
+    return _with_sigmas(min(found, key=lambda p: _errors(rows, p).gmae), samples)
 
 
 def _fit_own(samples: Sequence[Sample], usual: GemmParameters) -> GemmParameters:

@@ -81,6 +81,11 @@ class ConvModel:
     """Time of an implicit GEMM over that of a plain one of its sizes."""
     gradient_overhead: float = _CONSTANTS.number("gradient_overhead")
     """Time of a gradient without tensor cores over forward's implicit GEMM."""
+    deterministic_overhead: float = _CONSTANTS.number("deterministic_overhead")
+    """Time of a gradient by an algorithm that sums up in one order, over that of one
+    that need not."""
+    sigma_deterministic: float = _CONSTANTS.number("sigma_deterministic")
+    """Shared, of such gradients."""
     aligned: float = _CONSTANTS.number("aligned")
     """Time of Winograd's algorithm where both numbers of channels fill its tiles, over
     that of the fitted rows, few of which do."""
@@ -122,9 +127,14 @@ class ConvModel:
         left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         backward = kernels.text("phase") != "forward"
+        shared = np.where(
+            kernels.given("deterministic"),
+            self.sigma_deterministic,
+            self.sigma_backward,
+        )
         return Estimate(
             left_s,
-            np.where(backward, max(sigma_shared, self.sigma_backward), sigma_shared),
+            np.where(backward, np.maximum(sigma_shared, shared), sigma_shared),
             np.where(backward, self.sigma_gemm, own),
             [self.name] * len(kernels),
             [Provenance.ANALYTIC if b else provenance for b in backward.tolist()],
@@ -181,7 +191,9 @@ class ConvModel:
             seconds = without_beside_one(seconds, one, target)
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
         if one.text("phase") != "forward":
-            shared = max(shared, self.sigma_backward)
+            in_order = one.given("deterministic")
+            least = self.sigma_deterministic if in_order else self.sigma_backward
+            shared = max(shared, least)
             return Priced(seconds, shared, self.sigma_gemm, Provenance.ANALYTIC)
         own = self.sigma_independent if tiled else self.sigma_gemm
         own = SIGMA if whole else own
@@ -204,7 +216,9 @@ class ConvModel:
         self, kernels: Signatures[Number], maths: Maths[Number]
     ) -> Number:
         forward = kernels.text("phase") == "forward"
-        return maths.where(forward, 1.0, self.gradient_overhead)
+        in_order = maths.flag(kernels.given("deterministic"))
+        slower = 1.0 + in_order * (self.deterministic_overhead - 1.0)
+        return maths.where(forward, 1.0, slower * self.gradient_overhead)
 
     def _tiled_seconds(
         self,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.gemm.machine import Size
     from perfc.costmodels.gemm.parameters import (
+        EIGHT_BITS,
+        QUANTISED,
         SIMT_MODES,
         TENSOR_KERNELS,
         TF32,
@@ -54,7 +56,9 @@ else:
             "gemm": ("GEMM", "math_second", "math_seconds", "gemms_of", "sized"),
             "machine": ("Size",),
             "parameters": (
+                "EIGHT_BITS",
                 "GemmParameters",
+                "QUANTISED",
                 "SIMT_MODES",
                 "TENSOR_KERNELS",
                 "TF32",
@@ -84,8 +88,10 @@ else:
 
 __all__ = [
     "BESIDE",
+    "EIGHT_BITS",
     "GEMM",
     "LONGER",
+    "QUANTISED",
     "REACH",
     "RESIDUAL_FILE",
     "SIMT_MODES",

@@ -20,7 +20,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import attrs
@@ -32,6 +33,7 @@ from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_
 from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
     MOST_PARTS,
+    QUANTISED,
     TENSOR_KERNELS,
     UNALIGNED,
     UNALIGNED_EFFICIENCY,
@@ -54,8 +56,9 @@ from perfc.costmodels.gemm.tiles import (
     simt_menu,
     tensor_menu,
 )
-from perfc.costmodels.kernels import FLOATS, Flags, Floats, Number
+from perfc.costmodels.kernels import ARRAYS, FLOATS, Flags, Floats, Number
 from perfc.costmodels.machine import Target
+from perfc.costmodels.streaming import quantize_seconds
 
 CHUNK = 1024
 """Rows priced at a time: arrays of candidates then stay in a CPU's cache. Four times as
@@ -66,6 +69,11 @@ NATURAL_WATTS_PER_TFLOPS = constants("gemm").table("natural_watts_per_tflops")
 
 A board that allows less, as T4 or L4, clocks down under large GEMMs.
 """
+
+QUANTISED_NUMBERS: Mapping[int, str] = MappingProxyType(
+    {TENSOR_KERNELS.index(dtype): scales for dtype, scales in QUANTISED.items()}
+)
+"""What has a scale, by the number of the kernels."""
 
 TYPICAL_BASE_SHARE = constants("gemm").number("typical_base_share")
 """Share of the boost clock guaranteed where the maker publishes no base clock."""
@@ -194,7 +202,11 @@ def simt_seconds(
 def tensor_seconds(
     gemms: Gemms, target: Target, p: GemmParameters, *, fastest: bool = False
 ) -> Floats:
-    """Return the duration of GEMMs on tensor cores, in seconds."""
+    """Return the duration of GEMMs on tensor cores, in seconds.
+
+    Those of `QUANTISED` types are calls of two kernels, the first of which quantises
+    the left operand.
+    """
     seconds = np.empty(len(gemms))
     biased = gemms.biased & (p.biased_parts < MOST_PARTS)
     for cut in (False, True):
@@ -207,6 +219,11 @@ def tensor_seconds(
             ]
             found = [_seconds(part, machine, splits=True) for machine in machines]
             seconds[rows] = functools.reduce(np.maximum, found)
+    for number, scales in QUANTISED_NUMBERS.items():
+        rows = gemms.own == number
+        if rows.any():
+            _, m, _, k = gemms.sizes[:, rows]
+            seconds[rows] += quantize_seconds(m, k, scales, target, ARRAYS)
     return seconds
 
 
@@ -274,6 +291,9 @@ def tensor_second(
         machine = target.once(_TENSOR[own, True])
         if machine.most_parts < MOST_PARTS:
             seconds = max(seconds, best_of_one(size, machine, splits=True))
+    if own in QUANTISED_NUMBERS:
+        scales = QUANTISED_NUMBERS[own]
+        seconds += quantize_seconds(size.m, size.k, scales, target, FLOATS)
     return seconds
 
 
@@ -379,18 +399,17 @@ def _tensor_machine(
     short = power**p.short_power
     late = min(power, short * device.tensor_clock_hz / device.sm_clock_hz)
     menu = tensor_menu(device.compute_capability)
-    parts = p.biased_parts if biased else MOST_PARTS
+    parts = min(p.most_parts, p.biased_parts if biased else MOST_PARTS)
     return Machine(target, p, menu, boost, short, late / short, fastest, parts)
 
 
 def own_parameters(target: Target, own: int) -> GemmParameters:
     """Return the shipped parameters of some of `TENSOR_KERNELS`, by their number."""
-    kernels, device = TENSOR_KERNELS[own], target.device
-    architecture = kernels_of(target)
+    kernels, architecture = TENSOR_KERNELS[own], kernels_of(target)
     found = tensor_parameters(architecture, kernels)
     if kernels != UNALIGNED or has_own(architecture, kernels):
         return found
-    efficiency = UNALIGNED_EFFICIENCY[device.compute_capability]
+    efficiency = UNALIGNED_EFFICIENCY[architecture]
     return attrs.evolve(found, tile_efficiency=efficiency)
 
 

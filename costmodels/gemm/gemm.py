@@ -32,14 +32,20 @@ from perfc.costmodels.gemm.layouts import (
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import (
     BATCHED_FITTED_ON,
+    NO_NETWORK,
     SIMT_FITTED_ON,
     SIMT_MODES,
-    TENSOR_FITTED_ON,
     TENSOR_KERNELS,
     GemmParameters,
     is_wide,
     known_parameters,
     simt_parameters,
+    tensor_fitted_on,
+)
+from perfc.costmodels.gemm.quantized import (
+    own_bytes,
+    without_quantizing,
+    without_quantizing_one,
 )
 from perfc.costmodels.gemm.residual import (
     SIGMA_INDEPENDENT,
@@ -49,6 +55,7 @@ from perfc.costmodels.gemm.residual import (
 )
 from perfc.costmodels.kernels import (
     ARRAYS,
+    FLOATS,
     Estimate,
     Flags,
     Floats,
@@ -108,6 +115,7 @@ class GemmModel:
             [known, ~simt, batched], [_MEASURED, cores, _BATCHED], _SINGLE
         )
         numbers: list[int] = at.tolist()
+        seconds = without_quantizing(seconds, kernels, target)
         return Estimate(
             without_beside(seconds, kernels, target),
             np.array([each.shared for each in trusts])[at],
@@ -127,11 +135,11 @@ class GemmModel:
         size = _size_of(one, target)
         if size is None:
             return None
-        own = tensor_kernels_of_one(one, target)
         how = _How(
             one.text("layout") in TRANSPOSED,
             one.given("bias"),
             (size.m == 1 or size.n == 1) and is_across(one.kernel),
+            own := tensor_kernels_of_one(one, target),
         )
         seconds = math_second(
             size,
@@ -143,7 +151,7 @@ class GemmModel:
             own=own,
         )
         trusts, measured = target.once(_trusts), False
-        if not own:
+        if own not in NO_NETWORK:
             seconds, measured = _corrected_one(seconds, size, one, target, how)
         if measured:
             found = trusts[_MEASURED]
@@ -151,6 +159,7 @@ class GemmModel:
             found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
         else:
             found = trusts[_ON_CORES + own]
+        seconds = without_quantizing_one(seconds, one, target)
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -161,6 +170,7 @@ class _How(NamedTuple):
     transposed: bool
     biased: bool
     across: bool
+    own: int
 
 
 def _fastest(kernels: KernelTable, target: Target) -> Floats:
@@ -211,6 +221,7 @@ def _corrected_one(
             transposed=how.transposed,
             biased=how.biased,
             across=how.across,
+            own=how.own,
         )
     factor, measured = known.factor(modelled_s, size, transposed=how.transposed)
     return seconds * factor, measured
@@ -223,7 +234,7 @@ def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
     b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
     if not (b and m and n and k and peak and one.bytes):
         return None
-    return Size(b, m, n, k, one.bytes, peak)
+    return Size(b, m, n, k, own_bytes(one, FLOATS), peak)
 
 
 class _Trust(NamedTuple):
@@ -254,7 +265,7 @@ def _trusts(target: Target) -> Sequence[_Trust]:
         of(simt, SIMT_FITTED_ON),
         of(simt, BATCHED_FITTED_ON),
         *(
-            of(known_parameters(target, own), TENSOR_FITTED_ON)
+            of(known_parameters(target, own), tensor_fitted_on(target, own))
             for own in range(len(TENSOR_KERNELS))
         ),
     )
@@ -275,7 +286,7 @@ def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
     return Gemms(
         np.stack(sizes),
-        kernels.bytes,
+        own_bytes(kernels.signatures, ARRAYS),
         kernels.peak_flops_per_s(target),
         one_of(kernels.text("layout"), TRANSPOSED),
         across(kernels),

@@ -11,6 +11,8 @@ of one output). A row with a bias is a linear layer, whose `tn` is a word of cuB
 from __future__ import annotations
 
 from perfc.costmodels.gemm.parameters import (
+    EIGHT_BITS,
+    QUANTISED,
     SIMT_MODES,
     TENSOR_KERNELS,
     TF32,
@@ -80,11 +82,12 @@ def tensor_kernels(
     architecture = kernels_of(target)
     m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
     matrices, found = (m > 1) & (n > 1), 0.0 * m
-    if has_own(architecture, TF32):
-        tf32 = matrices & (kernels.math == TF32)
-        found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
+    tf32 = matrices & (kernels.math == TF32)
+    found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
+    narrow = kernels.math == EIGHT_BITS
+    found = maths.where(narrow, TENSOR_KERNELS.index(EIGHT_BITS), found)
     known = has_own(architecture, UNALIGNED)
-    if known or target.device.compute_capability in UNALIGNED_EFFICIENCY:
+    if known or architecture in UNALIGNED_EFFICIENCY:
         layout = kernels.text("layout")
         left = maths.where(one_of(layout, ("tn", "tt")), m, k)
         right = maths.where(one_of(layout, ("nn", "tn")), n, k)
@@ -96,6 +99,10 @@ def tensor_kernels(
         if not known:
             odd = odd * maths.flag(one_of(kernels.math, _OFTEN_ODD))
         found = maths.where(odd > 0, TENSOR_KERNELS.index(UNALIGNED), found)
+    if maths.any(narrow):
+        for dtype in QUANTISED:
+            number = TENSOR_KERNELS.index(dtype)
+            found = maths.where(kernels.dtype == dtype, number, found)
     return found
 
 
@@ -105,7 +112,7 @@ def tensor_kernels_of_one(one: OneSignature, target: Target) -> int:
     Most sides are even, and most types have no other kernels for odd ones, which is
     seen at once.
     """
-    if one.math != TF32:
+    if one.math not in (TF32, EIGHT_BITS):
         param = one.param
         if (
             param("m", 1.0) % _ANY_STEP == 0

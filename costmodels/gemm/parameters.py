@@ -34,15 +34,29 @@ TF32, UNALIGNED = "tf32", "unaligned"
 half as many numbers, and of lines that begin at no multiple of 16 bytes, which cannot
 be copied asynchronously (CUTLASS, "Efficient GEMM": alignment of operands)."""
 
-UNALIGNED_EFFICIENCY = constants("gemm").table("unaligned_tile_efficiency")
-"""Their `tile_efficiency` by compute capability, where no rows have any: of 16 bits, in
-lines that begin at no multiple of 4 bytes."""
+_CONSTANTS = constants("gemm")
+
+UNALIGNED_EFFICIENCY = _CONSTANTS.table("unaligned_tile_efficiency")
+"""Their `tile_efficiency` by architecture (`kernels_of`), where no rows have any: of 16
+bits, in lines that begin at no multiple of 4 bytes."""
 
 _UNALIGNED_ON = "Hopper"
 """The architecture on which those were measured."""
 
-TENSOR_KERNELS = ("", TF32, UNALIGNED)
+EIGHT_BITS = "fp8"
+"""Kernels on tensor cores of 8 bits, with one scale for each operand."""
+
+QUANTISED: Mapping[str, str] = MappingProxyType(
+    {"fp8_dynamic": "rows", "fp8_block": "blocks"}
+)
+"""Types of GEMMs of 8 bits whose left operand comes in 16, by what has a scale of its
+own: each row of it, or each block of a row."""
+
+TENSOR_KERNELS = ("", TF32, UNALIGNED, EIGHT_BITS, *QUANTISED)
 """All that may have parameters of their own."""
+
+NO_NETWORK = (TENSOR_KERNELS.index(TF32), TENSOR_KERNELS.index(UNALIGNED))
+"""Those that no network of other kernels corrects, by number."""
 
 _ALL = "all"
 
@@ -107,6 +121,8 @@ class GemmParameters:
     """Share of that exponent for short GEMMs."""
     biased_parts: float = MOST_PARTS
     """`MOST_PARTS` of a kernel that adds a bias, too."""
+    most_parts: float = MOST_PARTS
+    """The same of any kernel; 1 where a library cuts no sums."""
     sigma_shared: float
     """Uncertainty of the logarithm, on GPUs of the same architecture."""
     sigma_independent: float
@@ -142,11 +158,13 @@ def tensor_parameters(architecture: str, kernels: str = "") -> GemmParameters:
 
     Args:
         architecture: Of the GPU.
-        kernels: `TF32` or `UNALIGNED`, where those are told from the others.
+        kernels: One of `TENSOR_KERNELS`, where those are told from the others.
 
     """
     known = fitted("gemm")["tensor"]
     own = known.get(architecture, known[_ALL])
+    if kernels in QUANTISED:
+        own = known.get(f"{architecture} {EIGHT_BITS}", own)
     return GemmParameters(**known.get(f"{architecture} {kernels}", own))
 
 
@@ -159,15 +177,32 @@ def kernels_of(target: Target) -> str:
 def known_parameters(target: Target, own: int) -> GemmParameters:
     """Return parameters with what is not known of `TENSOR_KERNELS`, by their number.
 
-    Of unaligned ones that were not measured as much is unknown as where they were.
+    Of unaligned ones that were not measured as much is unknown as where they were; of
+    tf32, as parameters of 16 bits are off on tf32 where both were measured.
     """
     architecture, kernels = kernels_of(target), TENSOR_KERNELS[own]
     if kernels == UNALIGNED and not has_own(architecture, kernels):
         return tensor_parameters(_UNALIGNED_ON, kernels)
-    return tensor_parameters(architecture, kernels)
+    found = tensor_parameters(architecture, kernels)
+    if kernels != TF32 or has_own(architecture, kernels):
+        return found
+    return attrs.evolve(
+        found,
+        sigma_shared=_CONSTANTS.number("sigma_other_type_shared"),
+        sigma_independent=_CONSTANTS.number("sigma_other_type_independent"),
+    )
+
+
+def tensor_fitted_on(target: Target, own: int) -> frozenset[str]:
+    """Return the compute capabilities that some of `TENSOR_KERNELS` are fitted on.
+
+    None where those of 16 bits stand in for tf32: then nothing of it is fitted.
+    """
+    is_other = TENSOR_KERNELS[own] == TF32 and not has_own(kernels_of(target), TF32)
+    return frozenset() if is_other else TENSOR_FITTED_ON
 
 
 @functools.cache
 def has_own(architecture: str, kernels: str) -> bool:
-    """Whether `TF32` or `UNALIGNED` kernels of an architecture have parameters."""
+    """Whether some of `TENSOR_KERNELS` have parameters on an architecture."""
     return f"{architecture} {kernels}" in fitted("gemm")["tensor"]

@@ -36,6 +36,7 @@ from perfc.costmodels.fitted_files import (
 )
 from perfc.costmodels.gemm.formula import Gemms
 from perfc.costmodels.gemm.machine import Size, mean_width
+from perfc.costmodels.gemm.parameters import NO_NETWORK
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -119,7 +120,8 @@ class Known:
         """
         told_s = modelled_s - self.launch_s
         sizes = ranged(told_s, gemms)
-        least = (sizes >= self.network.least).all(axis=0) & (gemms.own == 0)
+        least = (sizes >= self.network.least).all(axis=0)
+        least &= ~np.isin(gemms.own, NO_NETWORK)
         near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
         part = gemms.part(near)
         found = factors(self.network, told_s[near], part, self.gpu)

@@ -20,7 +20,7 @@ class OneSignature:
 
     __slots__ = (
         *("_get", "_once", "bytes", "bytes_read", "bytes_written"),
-        *("flops", "kernel", "math", "op"),
+        *("dtype", "flops", "kernel", "math", "op"),
     )
 
     def __init__(self, kernel: Kernel) -> None:
@@ -28,6 +28,7 @@ class OneSignature:
         work = kernel.work
         self.kernel = kernel
         self.op = kernel.op
+        self.dtype = kernel.dtype
         self.math = kernel.math
         self.flops = float(work.flops)
         self.bytes_read = float(work.bytes_read)

@@ -71,6 +71,11 @@ class Signatures(Protocol[Number_co]):
         ...
 
     @property
+    def dtype(self) -> Texts | str:
+        """What its tensors are stored in."""
+        ...
+
+    @property
     def math(self) -> Texts | str:
         """Math mode."""
         ...

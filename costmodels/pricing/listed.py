@@ -102,8 +102,9 @@ ENTRIES: Mapping[str, Entry] = {
     "roofline": Entry(0, None),
     "streaming": _of(
         50,
-        "batch_norm concat elementwise gather layer_norm memcpy pool radix_sort "
-        "reduction run_length scan softmax transpose triton_per triton_poi triton_red",
+        "batch_norm concat elementwise gather layer_norm memcpy pool quantize "
+        "radix_sort reduction run_length scan softmax transpose triton_per triton_poi "
+        "triton_red",
     ),
     "walk": _of(50, "ctc_walk topk"),
 }

@@ -8,6 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.costmodels.streaming.gather import BLOCK_S, together
+    from perfc.costmodels.streaming.quantize import SCALED_BLOCK, quantize_seconds
     from perfc.costmodels.streaming.streaming import (
         IDLE,
         KINDS,
@@ -27,6 +28,7 @@ else:
         __name__,
         {
             "gather": ("BLOCK_S", "together"),
+            "quantize": ("SCALED_BLOCK", "quantize_seconds"),
             "streaming": ("IDLE", "KINDS", "REPEATED", "STREAMING", "StreamingModel"),
             "traffic": (
                 "L2_PARTITIONS",
@@ -45,9 +47,11 @@ __all__ = [
     "L2_PARTITIONS",
     "L2_SHARE",
     "REPEATED",
+    "SCALED_BLOCK",
     "SHARERS",
     "STREAMING",
     "StreamingModel",
+    "quantize_seconds",
     "stream_seconds",
     "stream_share",
     "together",

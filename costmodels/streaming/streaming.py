@@ -130,6 +130,7 @@ _OPS = (
     *("elementwise", "softmax", "layer_norm", "batch_norm", "reduction", "concat"),
     *("gather", "transpose", "radix_sort", "run_length", "scan", "pool"),
     *("triton_poi", "triton_per", "triton_red", "memcpy"),
+    *("quantize", "quantize blocks"),
 )
 
 KINDS: Mapping[str, StreamKind] = MappingProxyType(
@@ -151,8 +152,9 @@ Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memor
 """
 
 
-BACKWARD, DOWN = " backward", " down"
-"""In the names of kinds that differ from their op's: gradients, sums over columns."""
+BACKWARD, DOWN, BLOCKS = " backward", " down", " blocks"
+"""In the names of kinds that differ from their op's: gradients, sums over columns,
+scales for blocks of rows."""
 
 
 def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, StreamKind]:
@@ -176,7 +178,7 @@ class StreamingModel:
 
     name: str = "streaming"
     priority: int = 50
-    ops: frozenset[str] = frozenset(KINDS)
+    ops: frozenset[str] = frozenset(name.split()[0] for name in KINDS)
     kinds: Mapping[str, StreamKind] = attrs.field(default=KINDS, hash=False)
     """Kinds of kernels by canonical op."""
     own: Mapping[str, Mapping[str, StreamKind]] = attrs.field(
@@ -272,6 +274,8 @@ def _others(
     """Yield suffixes that tell kernels of one op apart, and which kernels have them."""
     yield BACKWARD, kernels.text("phase") == BACKWARD.strip()
     yield DOWN, (kernels.op == "reduction") & (kernels.param("axis") == 0)
+    in_blocks = kernels.text("scales", "") == BLOCKS.strip()
+    yield BLOCKS, (kernels.op == "quantize") & in_blocks
 
 
 @attrs.frozen(eq=False)

@@ -44,6 +44,13 @@ GEMM = kernel(
         choices="nn nt tn tt",
     ),
     param("bias", FLAG, "whether a row is added to every row of C", default=False),
+    param(
+        "quantized",
+        FLAG,
+        "whether a kernel of its own quantises A, which measured rows of its call hold",
+        default=False,
+        by="eager",
+    ),
     *_COMPANIONS,
     by="eager rows",
 )
@@ -68,6 +75,13 @@ _CONVOLUTION: tuple[KernelParam, ...] = (
     ),
     param("groups", COUNT, "groups that share the channels", unit="groups", default=1),
     param("algorithm", WORD, "the library's algorithm", default="", by="eager"),
+    param(
+        "deterministic",
+        FLAG,
+        "whether an algorithm was taken for summing up a gradient in one order",
+        default=False,
+        by="eager",
+    ),
     *_COMPANIONS,
 )
 

@@ -27,7 +27,8 @@ BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
         ),
         "streams:KERNELS": (
             "elementwise softmax layer_norm batch_norm reduction concat gather "
-            "transpose pool triton_poi triton_per triton_red foreach optimizer_step"
+            "transpose quantize pool triton_poi triton_per triton_red foreach "
+            "optimizer_step"
         ),
         "selection:KERNELS": (
             "radix_sort run_length scan sort select histogram nms sample nll_loss "

@@ -114,6 +114,19 @@ KERNELS = named(
         by="rows",
     ),
     kernel(
+        "quantize",
+        "a matrix of 16 bits into one of 8, and the scales that it is divided by",
+        *(ROWS, COLS),
+        param(
+            "scales",
+            WORD,
+            "what has a scale of its own: rows, or blocks of 128 elements of a row",
+            default="rows",
+            choices="rows blocks",
+        ),
+        by="eager",
+    ),
+    kernel(
         "pool",
         "the largest, or the mean, of every window, or its gradient",
         param("rows", COUNT, "planes", unit="planes"),

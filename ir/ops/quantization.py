@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfc.ir.dims import ceil_div
 from perfc.ir.opdef import Abstract, InferRule, OpDef, named
-from perfc.ir.ops.rules import OPTIONAL_INT, per_element
+from perfc.ir.ops.rules import OPTIONAL_DTYPE, OPTIONAL_INT, per_element
 from perfc.ir.record import Record
-from perfc.ir.types import F32, U8, DType, TensorType
+from perfc.ir.support import VerifyError
+from perfc.ir.types import F8E4M3, F32, U8, DType, TensorType
 
 
 def _into_dtype() -> InferRule:
@@ -52,8 +54,17 @@ def _infer_dynamic(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x = operands[0].type
-    scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
-    return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+    if attributes.get("axis") is None:
+        scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
+        return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+    if not x.rank or attributes.integer("axis") not in (-1, x.rank - 1):
+        msg = f"scales are found along the last axis, not {attributes['axis']} of {x}"
+        raise VerifyError(msg)
+    block = attributes.get("block_size")
+    scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
+    dtype = F8E4M3 if attributes.get("dtype") is None else attributes.dtype("dtype")
+    found = (TensorType(dtype, x.shape), TensorType(F32, (*x.shape[:-1], scales)))
+    return list(map(Abstract, found))
 
 
 DYNAMIC_QUANTIZE = OpDef(
@@ -62,7 +73,8 @@ DYNAMIC_QUANTIZE = OpDef(
     results=None,
     infer=_infer_dynamic,
     work=per_element(5),
-    summary="x as 8-bit integers, with scale and zero point found from its range",
+    attributes={**_ATTRIBUTES, "dtype": OPTIONAL_DTYPE},
+    summary="x in 8 bits by its range; with `axis`, of each row or block, and scales",
 )
 
 OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE)

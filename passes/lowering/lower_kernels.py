@@ -76,6 +76,8 @@ class LowerKernels(Pass):
             `auto`, and elsewhere, those that PyTorch takes: its own flash attention,
             which is version 2, or the memory-efficient kernel. Software of 2023 ran
             version 1.
+        deterministic: Whether gradients of convolutions are summed up in one order
+            (`torch.backends.cudnn.deterministic`): no kernel adds to them by atomics.
 
     Raises:
         UsageError: `inputs` or `attention` is none of these.
@@ -95,6 +97,7 @@ class LowerKernels(Pass):
     large_arguments: bool = False
     log_sigmoid: bool = True
     attention: str = ATTENTION_KERNELS[0]
+    deterministic: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -154,6 +157,7 @@ class LowerKernels(Pass):
             self.log_sigmoid,
             attention=self.attention,
             inputs=self.inputs,
+            deterministic=self.deterministic,
         )
         if target is None:
             return settings

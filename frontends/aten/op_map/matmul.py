@@ -62,6 +62,15 @@ def _linear_backward(node: AtenNode) -> None:
     raise Misfit(msg)
 
 
+def _scaled(node: AtenNode) -> None:
+    """A product of 8-bit floats; a scale of the result is a number, too."""
+    names = ("scale_a", "scale_b", "bias", "scale_result")
+    scales = [node.optional(name) for name in names]
+    operands = [node.tensor("self"), node.tensor("mat2")]
+    operands += [each for each in scales if each is not None]
+    node.emit("matmul", operands, {"dtype": node.result().dtype})
+
+
 def _grouped(node: AtenNode) -> None:
     """One kernel for the matmuls of all groups; *offs* say where groups end.
 
@@ -119,6 +128,7 @@ MATMUL_HANDLERS: Mapping[str, Handler] = {
     "aten.ger": _outer,
     "aten.einsum": _einsum,
     "aten._grouped_mm": _grouped,
+    "aten._scaled_mm": _scaled,
     "aten._linalg_det": of("det", "A"),
     "aten.linear_backward": _linear_backward,
 }

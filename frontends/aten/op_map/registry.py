@@ -182,8 +182,8 @@ HANDLERS: LazyTable[Handler] = LazyTable(
         "matmul:MATMUL_HANDLERS": (
             "aten.linear aten.addmm aten._addmm_activation aten.mm aten.bmm "
             "aten.matmul aten.mv aten.dot aten.vdot aten.baddbmm aten.addmv aten.outer "
-            "aten.ger aten.einsum aten._grouped_mm aten._linalg_det "
-            "aten.linear_backward"
+            "aten.ger aten.einsum aten._grouped_mm aten._scaled_mm "
+            "aten._linalg_det aten.linear_backward"
         ),
         "recurrent:RECURRENT_HANDLERS": (
             "aten.lstm aten.gru aten.rnn_tanh aten.rnn_relu aten._cudnn_rnn "

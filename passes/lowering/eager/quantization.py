@@ -17,6 +17,8 @@ from perfc.passes.lowering.eager.site import (
     Site,
     Tensor,
     elementwise_launch,
+    made_contiguous,
+    rows_and_columns,
     vector_launch,
 )
 
@@ -31,11 +33,30 @@ def _quantize(site: Site) -> Eager:
 
 
 def _dynamic_quantize(site: Site) -> Eager:
-    """`quantize_per_tensor_dynamic` reads minimum and maximum back to the host."""
+    """`quantize_per_tensor_dynamic` reads minimum and maximum back to the host.
+
+    With a scale for each row or block it is one kernel, as of vLLM or torchao.
+    """
     x = site.operands[0]
+    if site.attributes.get("axis") is not None:
+        return _quantize_rows(site)
     launches = [*_extreme(site, "min"), *_extreme(site, "max")]
     launches.append(elementwise_launch("quantize", (x,), site.out, 3 * x.numel))
     return Eager("aten::quantize_per_tensor_dynamic", tuple(launches))
+
+
+def _quantize_rows(site: Site) -> Eager:
+    x = site.operands[0]
+    rows, cols = rows_and_columns(x.shape)
+    blocks = site.attributes.get("block_size") is not None
+    params: dict[str, AttrValue] = {
+        "rows": rows,
+        "cols": cols,
+        "scales": "blocks" if blocks else "rows",
+    }
+    launch = vector_launch("quantize", x.type.dtype, params, site.work)
+    name = "per_token_group_quant" if blocks else "dynamic_per_token_scaled_quant"
+    return Eager(f"_C::{name}", (*made_contiguous((x,)), launch))
 
 
 def _extreme(site: Site, kind: str) -> tuple[Launch, Launch]:

@@ -165,6 +165,7 @@ class Settings:
         gpu: Where TF32 is allowed, by whose prices cuDNN chooses between it and fp32.
         attention: Which kernels attention is to run by; `auto` for PyTorch's choice.
         inputs: Where inputs are when they are wanted, one of `INPUTS`.
+        deterministic: Whether cuDNN may take none but deterministic algorithms.
 
     """
 
@@ -183,6 +184,7 @@ class Settings:
     gpu: Target | None = attrs.field(default=None, eq=_digest, repr=False)
     attention: str = ATTENTION_KERNELS[0]
     inputs: str = "host-pinned"
+    deterministic: bool = False
 
     def gemm_math(self, dtype: DType) -> str:
         """Return the math mode of GEMMs and convolutions."""

@@ -58,7 +58,27 @@ def test_fp16_is_as_certain_as_bf16(name: str) -> None:
     assert _of_type(name, "fp16") == _of_type(name, "bf16")
 
 
-@pytest.mark.parametrize("name", ["a100-sxm-80g", "h100"])
+@pytest.mark.parametrize("name", ["a100-sxm-80g", "l40s", "a10"])
+def test_tf32_is_less_certain_than_bf16_where_it_has_no_rows(name: str) -> None:
+    """Its tiles hold half as many numbers: parameters of bf16 are off by a third."""
+    assert _of_type(name, "tf32") > 0.35
+    assert _of_type("h100", "tf32") < 0.2
+
+
+@pytest.mark.parametrize("name", ["l40s", "l4", "a10", "rtx-pro-6000"])
+def test_odd_lines_are_slow_on_ada_as_on_ampere(name: str) -> None:
+    """Capabilities without rows of such lines take them from their architecture's."""
+    target = load_target(name)
+    even, odd = (
+        float(price([each], target, ALL_MODELS).seconds[0])
+        for n in (50256, 50257)
+        for each in [gemm(4096, n, 1024, dtype="bf16", math="bf16")]
+    )
+
+    assert odd > 2 * even
+
+
+@pytest.mark.parametrize("name", ["a100-sxm-80g", "h100", "l40s"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_gemms_of_odd_lines_are_less_certain(name: str, dtype: str) -> None:
     """Rows that set intervals have even ones; alone and in a table alike.

@@ -130,6 +130,18 @@ _AROUND: Mapping[str, Mapping[str, _Around]] = {
 }
 """Kernels beside the GEMM, by algorithm and phase."""
 
+_IN_ORDER: Mapping[tuple[str, str], _Around] = {
+    ("implicit", DATA): ((_OFFSETS,), ()),
+    ("implicit", WEIGHT): ((_OFFSETS, _OFFSETS), (_PARTS,)),
+}
+"""The same of deterministic algorithms, where those are others: none but the first of
+each gradient add by atomics, to a result that is cleared before (cuDNN's
+`CUDNN_CONVOLUTION_BWD_DATA_ALGO_0` and `..._FILTER_ALGO_0` and `3`; "Reproducibility
+(Determinism)" in its developer guide). Their places are of the second of each."""
+
+_ALWAYS_IN_ORDER = ("winograd", "fused_winograd", "channels_last")
+"""Algorithms that sum up in one order, so that they are taken in any case."""
+
 
 @attrs.frozen
 class Convolution:
@@ -206,11 +218,14 @@ class Convolution:
         if phase != FORWARD:
             params["phase"] = phase
         algorithm = "direct" if alone else self._algorithm(params)
+        around = _AROUND[algorithm][phase]
+        if self.site.settings.deterministic and phase != FORWARD and not alone:
+            around = _IN_ORDER.get((algorithm, phase), around)
+            if algorithm not in _ALWAYS_IN_ORDER:
+                params["deterministic"] = True
         before, after = (
             tuple(self._beside(step, tensors, detail) for step in steps)
-            for steps, detail in zip(
-                _AROUND[algorithm][phase], (SCRATCH, FROM_SCRATCH), strict=True
-            )
+            for steps, detail in zip(around, (SCRATCH, FROM_SCRATCH), strict=True)
         )
         if beside := (*before, *after):
             params["algorithm"] = algorithm

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc.costmodels.gemm import QUANTISED
 from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
 from perfc.passes.lowering.eager.site import (
     BYTE,
@@ -223,8 +224,34 @@ def _matmul(site: Site) -> Eager:
     launches = [*_flattened(left), *_flattened(right)]
     layout = _letter(left) + _letter(right)
     sizes = (b, m, n, left.shape[-1])
+    if scales := _scales(site, m):
+        gemm = gemm_launch(site, sizes, layout, work=site.work)
+        return Eager("aten::_scaled_mm", (*launches, _with_scales(gemm, scales)))
     launches += gemm_launches(site, sizes, layout, work=site.work)
     return Eager(name, tuple(launches))
+
+
+def _scales(site: Site, rows: int) -> str:
+    """Return what each scale of a left operand of 8-bit floats is of, if of a part."""
+    left = site.operands[0].type.dtype
+    if len(site.operands) <= _MATRIX or dtype_name(left) != _EIGHT_BITS:
+        return ""
+    count = site.operands[_MATRIX].numel
+    if count == rows:
+        return "rows"
+    return "blocks" if count > rows else ""
+
+
+_EIGHT_BITS = "fp8"
+_TYPES = {scales: dtype for dtype, scales in QUANTISED.items()}
+
+
+def _with_scales(gemm: Launch, scales: str) -> Launch:
+    """Say what scales are of; the kernel that found them is one of its own."""
+    kernel = gemm.kernel
+    params = kernel.params.updated(quantized=True)
+    kernel = attrs.evolve(kernel, dtype=_TYPES[scales], params=params)
+    return attrs.evolve(gemm, kernel=kernel)
 
 
 def _matrix_axes(left: Tensor, right: Tensor) -> int:
