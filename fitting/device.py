@@ -348,7 +348,7 @@ def _fits_of_gemms(
     kernel_s = part.measured_s - part.offset_s
     logs = np.log(kernel_s / modelled.seconds)
     own = float(modelled.sigma_independent.mean())
-    sigmas = float(modelled.sigma_shared.mean()), own
+    sigmas = float(modelled.sigma_common.mean()), own
     noise = part.measured_s / kernel_s
     return gemm_fits(part.kernels.kernels, logs, noise, sigmas)
 

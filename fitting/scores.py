@@ -20,7 +20,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import SOFTWARE, CostModel
+from perfc.costmodels.kernels import SOFTWARE, CostModel, Texts
 from perfc.costmodels.pricing import (
     COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
@@ -29,6 +29,7 @@ from perfc.costmodels.pricing import (
     SESSION_OPS,
     SOFTWARE_OPS,
     TimedEstimate,
+    as_fitted,
     as_timed,
     measured_kernel,
     price_table,
@@ -239,7 +240,9 @@ class TablePricer:
             rows, table = _not_held(usable, signatures, target, skipped)
             if not len(rows):
                 continue
-            timed = stated(table, target, models, key.timing)
+            source = self.rows.source
+            sources = np.array(source.values)[source.at[rows]]
+            timed = stated(table, target, models, key.timing, sources=sources)
             found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
         return found
 
@@ -338,15 +341,27 @@ def stated(
     models: Sequence[CostModel],
     timing: str,
     kernel_s: Floats | None = None,
+    sources: Texts | None = None,
 ) -> TimedEstimate:
     """Return the times that rows would measure by some models, and how sure they are.
 
-    Kernels take *kernel_s*, if given, in place of what the models say.
+    Rows of a session whose other rows set the interval are not off by what sessions and
+    boards differ by.
+
+    Args:
+        table: What was measured.
+        target: The machine.
+        models: Those that price it.
+        timing: How it was measured.
+        kernel_s: What kernels take in place of what the models say, if given.
+        sources: Who measured each row; None: those who measured the fitted ones.
+
     """
     estimate = price_table(table, target, models)
-    sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
+    if not target.fits:
+        estimate = as_fitted(estimate, table, target, sources)
     seconds = estimate.seconds if kernel_s is None else kernel_s
-    return as_timed(seconds, sigma, table, target, timing)
+    return as_timed(seconds, estimate.sigma, table, target, timing)
 
 
 def usable_rows(

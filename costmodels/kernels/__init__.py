@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         OneGroup,
     )
     from perfc.costmodels.kernels.protocol import (
+        OF_TARGET,
         SOFTWARE,
         CostModel,
         Estimate,
@@ -73,6 +74,7 @@ else:
                 "Floats",
                 "Indices",
                 "KernelTable",
+                "OF_TARGET",
                 "Priced",
                 "Provenance",
                 "SOFTWARE",
@@ -90,6 +92,7 @@ __all__ = [
     "ARRAYS",
     "FLOATS",
     "NOWHERE",
+    "OF_TARGET",
     "PERFC_ROWS",
     "SOFTWARE",
     "BringsBound",

@@ -358,6 +358,21 @@ def _texts(values: list[str]) -> Texts:
     return np.array(values, dtype=np.str_)
 
 
+OF_TARGET = SESSION, BOARD, ARCHITECTURE, CLOCK = (
+    "session",
+    "board",
+    "architecture",
+    "clock",
+)
+"""Why kernels of one op and math mode are off together on a target, in the order of
+`Estimate.sigma_target`: its software and the day, the board of a chip, a chip without
+rows, and the clock under a power cap."""
+
+
+def _sure(estimate: Estimate) -> Floats:
+    return np.zeros((len(OF_TARGET), len(estimate.seconds)))
+
+
 @attrs.frozen(eq=False)
 class Estimate:
     """What one model says of a table, row by row.
@@ -370,6 +385,9 @@ class Estimate:
         sigma_independent: Relative uncertainty of each kernel on its own.
         model: Name of the model, row by row.
         provenance: Where the number comes from, row by row.
+        sigma_target: Relative uncertainty by `OF_TARGET` that kernels of one op and
+            math mode share on this target, shape (4, rows); pricing puts it in
+            for perfc's own models.
 
     """
 
@@ -380,9 +398,35 @@ class Estimate:
     sigma_independent: Floats
     model: Sequence[str]
     provenance: Sequence[Provenance]
+    sigma_target: Floats = attrs.Factory(_sure, takes_self=True)
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def sigma_common(self) -> Floats:
+        """What each row shares with others, whatever the reason, shape (rows,)."""
+        of_target = np.square(self.sigma_target).sum(axis=0)
+        found: Floats = np.sqrt(np.square(self.sigma_shared) + of_target)
+        return found
+
+    @property
+    def sigma(self) -> Floats:
+        """All of each row's uncertainty, shape (rows,)."""
+        found: Floats = np.hypot(self.sigma_common, self.sigma_independent)
+        return found
+
+    def take(self, rows: Indices) -> Estimate:
+        """Return some of the rows."""
+        chosen = rows.tolist()
+        return Estimate(
+            self.seconds[rows],
+            self.sigma_shared[rows],
+            self.sigma_independent[rows],
+            [self.model[row] for row in chosen],
+            [self.provenance[row] for row in chosen],
+            self.sigma_target[:, rows],
+        )
 
 
 class Priced(NamedTuple):

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
         lower_bound_of_one,
     )
     from perfc.costmodels.pricing.calibrated import log_factors
-    from perfc.costmodels.pricing.intervals import interval_rows, interval_sizes
+    from perfc.costmodels.pricing.intervals import (
+        as_fitted,
+        interval_rows,
+        interval_sizes,
+    )
     from perfc.costmodels.pricing.measured import (
         MEASURED,
         measured_kernel,
@@ -43,7 +47,7 @@ else:
         {
             "bound": ("at_least_bound_of_one", "lower_bound", "lower_bound_of_one"),
             "calibrated": ("log_factors",),
-            "intervals": ("interval_rows", "interval_sizes"),
+            "intervals": ("as_fitted", "interval_rows", "interval_sizes"),
             "measured": ("MEASURED", "measured_kernel", "measured_signature"),
             "models": ("cost_models", "find_cost_models"),
             "one_kernel": ("price_one",),
@@ -75,6 +79,7 @@ __all__ = [
     "SESSION_OPS",
     "SOFTWARE_OPS",
     "TimedEstimate",
+    "as_fitted",
     "as_timed",
     "at_least_bound_of_one",
     "call_names",

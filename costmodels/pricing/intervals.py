@@ -34,9 +34,13 @@ from perfc.costmodels.kernels import (
     KernelTable,
     OneGroup,
     OneSignature,
+    Texts,
+    one_of,
 )
-from perfc.costmodels.machine import SAME_KERNELS, Target
+from perfc.costmodels.machine import COLLECTIVES, SAME_KERNELS, Target
 from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
+
+_ERRORS = constants("errors")
 
 Z90 = constants("kernels").number("z90")
 """Standard deviations within which nine in ten lie, of a normal distribution."""
@@ -57,18 +61,71 @@ Stated: TypeAlias = tuple[float, float, float]
 _BY_TYPE = frozenset({"gemm"})
 """Ops whose kernels are others for each type: rows of one say nothing of another."""
 
+_BY_SMS = frozenset({"attention", "gemm"})
+"""Ops that networks correct, which hold on GPUs with as many SMs."""
+
+_OF_COPIES = {*COLLECTIVES, "memcpy"}
+"""Ops that no board's clock decides: links and the network do."""
+
+
+class Sigmas(NamedTuple):
+    """Uncertainty of one kernel, as `Estimate` has it."""
+
+    shared: float
+    own: float
+    session: float = 0.0
+    board: float = 0.0
+    architecture: float = 0.0
+
+
+class _Elsewhere(NamedTuple):
+    """What kernels of an op are off besides, on another day and on another board.
+
+    Attributes:
+        session: All of one op and math mode alike, in another session.
+        board: The same on another board.
+        own: Each on its own: other software, other kernels.
+
+    """
+
+    session: float
+    board: float
+    own: float
+
+
+_NOWHERE = _Elsewhere(0.0, 0.0, 0.0)
+
 
 class _Found(NamedTuple):
-    """An interval, and whether the model's own stays where that is wider."""
+    """An interval, and of what.
+
+    Attributes:
+        stated: What is known.
+        is_unseen: Whether it is of GPUs that were left out of the fit, which no session
+            and no board has to be added to.
+        is_least: Whether the model's own stays where that is wider.
+
+    """
 
     stated: Stated
-    is_least: bool
+    is_unseen: bool = False
+    is_least: bool = False
 
 
 class _Known(NamedTuple):
-    """Stated intervals by op and dtype: of the GPU, and of GPUs left out."""
+    """Stated intervals by op and dtype.
+
+    Attributes:
+        own: Of the GPU.
+        chip: Of GPUs with as many SMs of the same compute capability.
+        alike: Of all GPUs of that capability.
+        unseen: Of GPUs left out.
+
+    """
 
     own: Mapping[str, Stated]
+    chip: Mapping[str, Stated]
+    alike: Mapping[str, Stated]
     unseen: Mapping[str, Stated]
 
 
@@ -76,25 +133,121 @@ def with_intervals(
     estimate: Estimate, kernels: KernelTable, target: Target
 ) -> Estimate:
     """Put in what is known of the errors on *target*; else the model's own stay."""
-    known = _known(target)
-    if not any(known) or not len(kernels):
+    if not (target.device.runs_cuda and len(kernels)):
         return estimate
-    shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
+    known = target.once(_known)
+    sigmas = _of_models(estimate, kernels)
     for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
         if (found := _of(known, op, stored, suffixes)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
             factors = np.exp(np.log(sizes) * found.stated[2])
             factors *= np.broadcast_to(widths, len(kernels))[rows]
-            ours, theirs = found.stated[0] * factors, found.stated[1] * factors
+            ours = _stated_rows(found, factors, _elsewhere(op))
             if found.is_least:
-                wider = np.hypot(shared[rows], own[rows]) > np.hypot(ours, theirs)
-                ours = np.where(wider, shared[rows], ours)
-                theirs = np.where(wider, own[rows], theirs)
-            shared[rows], own[rows] = ours, theirs
+                wider = _whole(sigmas[:, rows]) > _whole(ours)
+                ours = np.where(wider, sigmas[:, rows], ours)
+            sigmas[:, rows] = ours
         if np.any(spreads):
             end = np.broadcast_to(spreads, len(kernels))[rows] * (1 / Z90)
-            own[rows] = np.sqrt(own[rows] * own[rows] + end * end)
-    return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+            sigmas[1, rows] = np.sqrt(sigmas[1, rows] * sigmas[1, rows] + end * end)
+    of_target = estimate.sigma_target.copy()
+    of_target[:_OF_ROWS] = sigmas[2:]
+    return attrs.evolve(
+        estimate,
+        sigma_shared=sigmas[0],
+        sigma_independent=sigmas[1],
+        sigma_target=of_target,
+    )
+
+
+def as_fitted(
+    estimate: Estimate,
+    kernels: KernelTable,
+    target: Target,
+    sources: Texts | None = None,
+) -> Estimate:
+    """Leave out what other sessions and boards are off, of rows of fitted sessions.
+
+    Args:
+        estimate: Of the rows.
+        kernels: What they measured.
+        target: The GPU.
+        sources: Who measured each; None: those whose rows set the intervals.
+
+    """
+    own: Mapping[str, Stated] = fitted("intervals")["kernel"].get(
+        target.device.name, {}
+    )
+    by: Mapping[str, list[str]] = fitted("interval_rows")["rows"].get(
+        target.device.name, {}
+    )
+    shared, alone = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
+    of_target = estimate.sigma_target.copy()
+    for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
+        name = next((n for n in _names(op, stored, suffixes) if n in own), None)
+        if name is None:
+            continue
+        at = rows
+        if sources is not None:
+            at = rows & one_of(sources, by.get(name, ()))
+        sizes = interval_sizes(estimate.seconds[at], target)
+        factors = np.exp(np.log(sizes) * own[name][2])
+        factors *= np.broadcast_to(widths, len(kernels))[at]
+        ours = _stated_rows(_Found(own[name]), factors, _NOWHERE)
+        end = np.broadcast_to(spreads, len(kernels))[at] * (1 / Z90)
+        shared[at], alone[at] = ours[0], np.hypot(ours[1], end)
+        of_target[:, at] = 0.0
+    return attrs.evolve(
+        estimate,
+        sigma_shared=shared,
+        sigma_independent=alone,
+        sigma_target=of_target,
+    )
+
+
+_OF_ROWS = 3
+"""Of `OF_TARGET`, how many rows say: all but the clock."""
+
+
+def _of_models(estimate: Estimate, kernels: KernelTable) -> Floats:
+    """Return what models say of themselves, as rows of `Sigmas`.
+
+    It is of all sessions and boards: of these is what they differ by, if that is less.
+    """
+    kinds, at = kernels.kinds
+    each = np.array([_elsewhere(op) for op, _, _ in kinds])[at]
+    session, board = each[:, 0], each[:, 1]
+    shared = estimate.sigma_shared
+    rest = shared * shared - (session * session + board * board)
+    left = np.sqrt(np.maximum(rest, 0.0))
+    none = np.zeros(len(kernels))
+    return np.stack([left, estimate.sigma_independent, session, board, none])
+
+
+def _stated_rows(found: _Found, factors: Floats, elsewhere: _Elsewhere) -> Floats:
+    """Return what is stated of some kernels, as rows of `Sigmas`."""
+    shared, own = found.stated[0] * factors, found.stated[1] * factors
+    none = np.zeros(len(factors))
+    if found.is_unseen:
+        return np.stack([none, own, none, none, shared])
+    own = np.sqrt(own * own + elsewhere.own * elsewhere.own)
+    session, board = none + elsewhere.session, none + elsewhere.board
+    return np.stack([shared, own, session, board, none])
+
+
+def _whole(sigmas: Floats) -> Floats:
+    """Return all of each kernel's variance."""
+    found: Floats = np.square(sigmas).sum(axis=0)
+    return found
+
+
+@functools.cache
+def _elsewhere(op: str) -> _Elsewhere:
+    """Return what kernels of an op are off besides where users are."""
+    if op in _OF_COPIES:
+        return _NOWHERE
+    tables = map(_ERRORS.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
+    return _Elsewhere(*(table.get(op, table["default"]) for table in tables))
 
 
 def interval_sizes(seconds: Floats, target: Target) -> Floats:
@@ -105,86 +258,130 @@ def interval_sizes(seconds: Floats, target: Target) -> Floats:
         target: Whose memory.
 
     """
-    found: Floats = np.clip(seconds * _sizes_per_s(target), *SIZES)
+    found: Floats = np.clip(seconds * target.once(_sizes_per_s), *SIZES)
     return found
 
 
 def _sizes_per_s(target: Target) -> float:
+    """Return how many `SIZE` its memory moves in a second."""
     return min(target.device.memory.bytes_per_s, FASTEST) / SIZE
 
 
 def _of(known: _Known, op: str, stored: str, suffixes: Sequence[str]) -> _Found | None:
     """Return the interval of the first name of which one is stated.
 
-    That of GPUs left out is taken by one that was measured, too, where its own rows are
-    of other types and the op has kernels by type.
+    Of the GPU, else of its chip, else of GPUs left out; None: what the model says. That
+    is so of kernels that no network corrects on a chip with other SMs, and on a GPU
+    that was measured in other types, unless the op has kernels by type.
     """
     by_type = op in _BY_TYPE
     types = [stored]
     if by_type and stored in SAME_KERNELS:
         types.append(SAME_KERNELS[stored])
-    for each in types:
-        for name in _names(op, each, suffixes):
-            if name in known.own:
-                return _Found(known.own[name], is_least=False)
+    names = [name for each in types for name in _names(op, each, suffixes)]
+    chip = known.chip if op in _BY_SMS else known.alike
+    for name in names:
+        if (stated := known.own.get(name) or chip.get(name)) is not None:
+            return _Found(stated)
+    if any(name in known.alike for name in names):
+        return None
     if known.own and not by_type:
         return None
-    for each in types:
-        for name in _names(op, each, suffixes):
-            if name in known.unseen:
-                is_least = bool(known.own) or each != stored
-                return _Found(known.unseen[name], is_least=is_least)
+    first = _names(op, stored, suffixes)
+    for name in names:
+        if name in known.unseen:
+            is_least = bool(known.own) or name not in first
+            return _Found(known.unseen[name], is_unseen=True, is_least=is_least)
     return None
 
 
 def _known(target: Target) -> _Known:
-    """Return the stated intervals: of the GPU, and of GPUs left out."""
-    intervals = fitted("intervals")
+    """Return the stated intervals: of the GPU, of others like it, and left out."""
+    intervals, device = fitted("intervals"), target.device
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
-    unseen: Mapping[str, Stated] = intervals["unseen"]
-    own = measured.get(target.device.name, {})
-    return _Known(own, unseen if target.device.runs_cuda else {})
+    chips: Mapping[str, tuple[str, int]] = intervals["chip"]
+    alike: dict[str, Stated] = {}
+    chip: dict[str, Stated] = {}
+    for gpu, (capability, sm_count) in chips.items():
+        if capability != device.compute_capability:
+            continue
+        _widen(alike, measured[gpu])
+        if sm_count == device.sm_count:
+            _widen(chip, measured[gpu])
+    return _Known(measured.get(device.name, {}), chip, alike, intervals["unseen"])
+
+
+def _widen(found: dict[str, Stated], more: Mapping[str, Stated]) -> None:
+    """Add what another GPU has; of two of a name, the wider one."""
+    for name, stated in more.items():
+        before = found.get(name, stated)
+        found[name] = max(before, stated, key=lambda each: math.hypot(*each[:2]))
 
 
 def interval_of(
     one: OneSignature, target: Target, seconds: float, said: tuple[float, float]
-) -> tuple[float, float]:
-    """Return shared and own of one kernel that lasts *seconds*; *said* by its model."""
+) -> Sigmas:
+    """Return the sigmas of one kernel that lasts *seconds*.
+
+    Args:
+        one: The kernel.
+        target: The GPU.
+        seconds: What it takes.
+        said: Shared and own, by its model.
+
+    """
+    find = target.once(_finder)
+    if find is None:
+        return Sigmas(*said)
+    elsewhere = _elsewhere(one.op)
+    sigmas = _of_model(said, elsewhere)
     if one.text("phase") != "forward":
-        return said
+        return sigmas
     group = _ALL_OF_ONE
     if (owner := INTERVALS_BY.get(one.op)) is not None:
         model = cast("BringsIntervals", listed(owner.model).model)
         brought = model.interval_group_of_one(one, target)
         if brought is None:
-            return said
+            return sigmas
         group = brought
     stored = one.math if one.math == "tf32" else one.kernel.dtype
-    find, sizes_per_s = target.once(_finder)
     found = find(one.op, stored, group.suffixes)
-    shared, own = (
-        said
-        if found is None
-        else _sized(found, seconds * sizes_per_s, group.width, said)
-    )
+    if found is not None:
+        size = seconds * target.once(_sizes_per_s)
+        ours = _stated(found, _factor(found, size) * group.width, elsewhere)
+        if not (found.is_least and _variance(sigmas) > _variance(ours)):
+            sigmas = ours
     if group.spread:
         end = group.spread * (1 / Z90)
-        own = FLOATS.sqrt(own * own + end * end)
-    return shared, own
+        sigmas = sigmas._replace(own=FLOATS.sqrt(sigmas.own * sigmas.own + end * end))
+    return sigmas
 
 
-def _sized(
-    found: _Found, size: float, width: float, said: tuple[float, float]
-) -> tuple[float, float]:
-    """Return shared and own of a kernel of a *size*, in `SIZE`, by what was found."""
-    shared, own, power = found.stated
+def _of_model(said: tuple[float, float], elsewhere: _Elsewhere) -> Sigmas:
+    """Return what a model says of itself; as `_of_models`."""
+    (shared, own), (session, board, _) = said, elsewhere
+    rest = shared * shared - (session * session + board * board)
+    return Sigmas(FLOATS.sqrt(max(rest, 0.0)), own, session, board)
+
+
+def _factor(found: _Found, size: float) -> float:
+    """Return by what a kernel of a size, in `SIZE`, is less sure than stated."""
+    power = found.stated[2]
     size = min(max(size, _LEAST), _MOST)
-    factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-    factor *= width
-    shared, own = shared * factor, own * factor
-    if found.is_least and math.hypot(*said) > math.hypot(shared, own):
-        return said
-    return shared, own
+    return FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
+
+
+def _stated(found: _Found, factor: float, elsewhere: _Elsewhere) -> Sigmas:
+    """Return what is stated of one kernel; as `_stated_rows`."""
+    shared, own = found.stated[0] * factor, found.stated[1] * factor
+    if found.is_unseen:
+        return Sigmas(0.0, own, architecture=shared)
+    own = FLOATS.sqrt(own * own + elsewhere.own * elsewhere.own)
+    return Sigmas(shared, own, elsewhere.session, elsewhere.board)
+
+
+def _variance(sigmas: Sigmas) -> float:
+    return math.fsum(sigma * sigma for sigma in sigmas)
 
 
 _ALL_OF_ONE = OneGroup(("",))
@@ -192,15 +389,17 @@ _ALL_OF_ONE = OneGroup(("",))
 _Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], _Found | None]
 
 
-def _finder(target: Target) -> tuple[_Finder, float]:
-    """Return a lookup of intervals by op, type and group; and sizes per second."""
-    known = _known(target)
+def _finder(target: Target) -> _Finder | None:
+    """Return a lookup of intervals by op, type and group; None: models say their own."""
+    if not target.device.runs_cuda:
+        return None
+    known = target.once(_known)
 
     @functools.cache
     def find(op: str, stored: str, suffixes: tuple[str, ...]) -> _Found | None:
         return _of(known, op, stored, suffixes)
 
-    return find, _sizes_per_s(target)
+    return find
 
 
 def _names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:

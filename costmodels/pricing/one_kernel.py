@@ -46,10 +46,17 @@ def price_one(
     if found is None:
         return None
     seconds, shared, own, provenance = found
-    shared, own = interval_of(one, target, seconds, (shared, own))
+    sigmas = interval_of(one, target, seconds, (shared, own))
     seconds = at_least_bound_of_one(seconds, one, target)
-    columns = np.array((seconds, shared, own))
-    return Estimate(columns[:1], columns[1:2], columns[2:], [model.name], [provenance])
+    columns = np.array((seconds, *sigmas, 0.0))  # no clock is held down
+    return Estimate(
+        columns[:1],
+        columns[1:2],
+        columns[2:3],
+        [model.name],
+        [provenance],
+        columns[3:, np.newaxis],
+    )
 
 
 class _OneByOne(CostModel, Protocol):

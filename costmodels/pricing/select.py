@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import pricing
 from perfc.costmodels.kernels import (
+    OF_TARGET,
     CostModel,
     Estimate,
     Floats,
@@ -166,6 +167,7 @@ class _Result:
     sigma_independent: Floats
     model: list[str]
     provenance: list[Provenance]
+    sigma_target: Floats
 
     @classmethod
     def of(cls, rows: int) -> _Result:
@@ -175,12 +177,14 @@ class _Result:
             np.empty(rows),
             [""] * rows,
             [Provenance.ASSUMED] * rows,
+            np.empty((len(OF_TARGET), rows)),
         )
 
     def put(self, rows: Indices, estimate: Estimate) -> None:
         self.seconds[rows] = estimate.seconds
         self.sigma_shared[rows] = estimate.sigma_shared
         self.sigma_independent[rows] = estimate.sigma_independent
+        self.sigma_target[:, rows] = estimate.sigma_target
         if len(rows) == len(self.model):
             self.model, self.provenance = [*estimate.model], [*estimate.provenance]
             return
@@ -196,6 +200,7 @@ class _Result:
             self.sigma_independent,
             self.model,
             self.provenance,
+            self.sigma_target,
         )
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.contention import solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
+    from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
+        ErrorParts,
+        OwnEffects,
         TimeInterval,
         interval_of,
         shared_effects,
@@ -45,6 +48,7 @@ else:
             "contention": ("solve_contended",),
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
+            "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
@@ -59,7 +63,13 @@ else:
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
-            "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
+            "time_interval": (
+                "ErrorParts",
+                "OwnEffects",
+                "TimeInterval",
+                "interval_of",
+                "shared_effects",
+            ),
             "timeline": (
                 "TIMELINE",
                 "TimeConstants",
@@ -76,8 +86,11 @@ __all__ = [
     "TIMELINE",
     "Change",
     "CriticalPath",
+    "ErrorFactors",
+    "ErrorParts",
     "KernelCost",
     "Overhead",
+    "OwnEffects",
     "Question",
     "StreamSchedule",
     "SustainedClock",

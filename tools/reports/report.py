@@ -307,7 +307,7 @@ class Report(VerbResult):
             "nodes": self.nodes,
             "memory": self.memory,
             "phases": self.phases,
-            "uncertainty": [],
+            "uncertainty": [attrs.asdict(one) for one in self.results.interval.factors],
             "coverage": self.coverage,
         }
 
