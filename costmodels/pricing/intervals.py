@@ -40,8 +40,6 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import COLLECTIVES, SAME_KERNELS, Target
 from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
 
-_ERRORS = constants("errors")
-
 Z90 = constants("kernels").number("z90")
 """Standard deviations within which nine in ten lie, of a normal distribution."""
 
@@ -81,9 +79,12 @@ class Sigmas(NamedTuple):
 class _Elsewhere(NamedTuple):
     """What kernels of an op are off besides, on another day and on another board.
 
+    Two of the three are of kernels of size 1, and fall with the root of the size: what
+    software, caches and clocks do to a kernel is a matter of microseconds.
+
     Attributes:
         session: All of one op and math mode alike, in another session.
-        board: The same on another board.
+        board: The same on another board, whatever the size.
         own: Each on its own: other software, other kernels.
 
     """
@@ -136,13 +137,14 @@ def with_intervals(
     if not (target.device.runs_cuda and len(kernels)):
         return estimate
     known = target.once(_known)
-    sigmas = _of_models(estimate, kernels)
+    smaller = 1 / np.sqrt(interval_sizes(estimate.seconds, target))
+    sigmas = _of_models(estimate, kernels, smaller)
     for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
         if (found := _of(known, op, stored, suffixes)) is not None:
             sizes = interval_sizes(estimate.seconds[rows], target)
             factors = np.exp(np.log(sizes) * found.stated[2])
             factors *= np.broadcast_to(widths, len(kernels))[rows]
-            ours = _stated_rows(found, factors, _elsewhere(op))
+            ours = _stated_rows(found, factors, smaller[rows], elsewhere_of(op))
             if found.is_least:
                 wider = _whole(sigmas[:, rows]) > _whole(ours)
                 ours = np.where(wider, sigmas[:, rows], ours)
@@ -193,7 +195,7 @@ def as_fitted(
         sizes = interval_sizes(estimate.seconds[at], target)
         factors = np.exp(np.log(sizes) * own[name][2])
         factors *= np.broadcast_to(widths, len(kernels))[at]
-        ours = _stated_rows(_Found(own[name]), factors, _NOWHERE)
+        ours = _stated_rows(_Found(own[name]), factors, factors, _NOWHERE)
         end = np.broadcast_to(spreads, len(kernels))[at] * (1 / Z90)
         shared[at], alone[at] = ours[0], np.hypot(ours[1], end)
         of_target[:, at] = 0.0
@@ -209,14 +211,14 @@ _OF_ROWS = 3
 """Of `OF_TARGET`, how many rows say: all but the clock."""
 
 
-def _of_models(estimate: Estimate, kernels: KernelTable) -> Floats:
+def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Floats:
     """Return what models say of themselves, as rows of `Sigmas`.
 
     It is of all sessions and boards: of these is what they differ by, if that is less.
     """
     kinds, at = kernels.kinds
-    each = np.array([_elsewhere(op) for op, _, _ in kinds])[at]
-    session, board = each[:, 0], each[:, 1]
+    each = np.array([elsewhere_of(op) for op, _, _ in kinds])[at]
+    session, board = each[:, 0] * smaller, each[:, 1]
     shared = estimate.sigma_shared
     rest = shared * shared - (session * session + board * board)
     left = np.sqrt(np.maximum(rest, 0.0))
@@ -224,14 +226,17 @@ def _of_models(estimate: Estimate, kernels: KernelTable) -> Floats:
     return np.stack([left, estimate.sigma_independent, session, board, none])
 
 
-def _stated_rows(found: _Found, factors: Floats, elsewhere: _Elsewhere) -> Floats:
+def _stated_rows(
+    found: _Found, factors: Floats, smaller: Floats, elsewhere: _Elsewhere
+) -> Floats:
     """Return what is stated of some kernels, as rows of `Sigmas`."""
     shared, own = found.stated[0] * factors, found.stated[1] * factors
     none = np.zeros(len(factors))
     if found.is_unseen:
         return np.stack([none, own, none, none, shared])
-    own = np.sqrt(own * own + elsewhere.own * elsewhere.own)
-    session, board = none + elsewhere.session, none + elsewhere.board
+    other = elsewhere.own * smaller
+    own = np.sqrt(own * own + other * other)
+    session, board = elsewhere.session * smaller, none + elsewhere.board
     return np.stack([shared, own, session, board, none])
 
 
@@ -242,11 +247,12 @@ def _whole(sigmas: Floats) -> Floats:
 
 
 @functools.cache
-def _elsewhere(op: str) -> _Elsewhere:
+def elsewhere_of(op: str) -> _Elsewhere:
     """Return what kernels of an op are off besides where users are."""
     if op in _OF_COPIES:
         return _NOWHERE
-    tables = map(_ERRORS.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
+    errors = constants("errors")
+    tables = map(errors.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
     return _Elsewhere(*(table.get(op, table["default"]) for table in tables))
 
 
@@ -333,8 +339,10 @@ def interval_of(
     find = target.once(_finder)
     if find is None:
         return Sigmas(*said)
-    elsewhere = _elsewhere(one.op)
-    sigmas = _of_model(said, elsewhere)
+    elsewhere = elsewhere_of(one.op)
+    size = min(max(seconds * target.once(_sizes_per_s), _LEAST), _MOST)
+    smaller = 1 / math.sqrt(size)
+    sigmas = _of_model(said, smaller, elsewhere)
     if one.text("phase") != "forward":
         return sigmas
     group = _ALL_OF_ONE
@@ -347,8 +355,8 @@ def interval_of(
     stored = one.math if one.math == "tf32" else one.kernel.dtype
     found = find(one.op, stored, group.suffixes)
     if found is not None:
-        size = seconds * target.once(_sizes_per_s)
-        ours = _stated(found, _factor(found, size) * group.width, elsewhere)
+        factor = _factor(found, size) * group.width
+        ours = _stated(found, factor, smaller, elsewhere)
         if not (found.is_least and _variance(sigmas) > _variance(ours)):
             sigmas = ours
     if group.spread:
@@ -357,9 +365,12 @@ def interval_of(
     return sigmas
 
 
-def _of_model(said: tuple[float, float], elsewhere: _Elsewhere) -> Sigmas:
+def _of_model(
+    said: tuple[float, float], smaller: float, elsewhere: _Elsewhere
+) -> Sigmas:
     """Return what a model says of itself; as `_of_models`."""
-    (shared, own), (session, board, _) = said, elsewhere
+    shared, own = said
+    session, board = elsewhere.session * smaller, elsewhere.board
     rest = shared * shared - (session * session + board * board)
     return Sigmas(FLOATS.sqrt(max(rest, 0.0)), own, session, board)
 
@@ -367,17 +378,19 @@ def _of_model(said: tuple[float, float], elsewhere: _Elsewhere) -> Sigmas:
 def _factor(found: _Found, size: float) -> float:
     """Return by what a kernel of a size, in `SIZE`, is less sure than stated."""
     power = found.stated[2]
-    size = min(max(size, _LEAST), _MOST)
     return FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
 
 
-def _stated(found: _Found, factor: float, elsewhere: _Elsewhere) -> Sigmas:
+def _stated(
+    found: _Found, factor: float, smaller: float, elsewhere: _Elsewhere
+) -> Sigmas:
     """Return what is stated of one kernel; as `_stated_rows`."""
     shared, own = found.stated[0] * factor, found.stated[1] * factor
     if found.is_unseen:
         return Sigmas(0.0, own, architecture=shared)
-    own = FLOATS.sqrt(own * own + elsewhere.own * elsewhere.own)
-    return Sigmas(shared, own, elsewhere.session, elsewhere.board)
+    other = elsewhere.own * smaller
+    own = FLOATS.sqrt(own * own + other * other)
+    return Sigmas(shared, own, elsewhere.session * smaller, elsewhere.board)
 
 
 def _variance(sigmas: Sigmas) -> float:
@@ -390,7 +403,7 @@ _Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], _Found | None]
 
 
 def _finder(target: Target) -> _Finder | None:
-    """Return a lookup of intervals by op, type and group; None: models say their own."""
+    """Return a lookup of intervals by op, type and group; None: what models say."""
     if not target.device.runs_cuda:
         return None
     known = target.once(_known)
