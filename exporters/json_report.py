@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from perfc.tools import Exporter, Report, format_json
+from perfc.tools import reports as room
 
 
 class JsonReport(Exporter):
@@ -19,4 +20,6 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        return format_json({"schema": "perfc.reports/1", "reports": documents})
+        plans = [plan.to_dict() for plan in room.compared(reports)]
+        schema = "perfc.reports/1"
+        return format_json({"schema": schema, "reports": documents, "plans": plans})

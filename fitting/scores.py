@@ -20,7 +20,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import SOFTWARE, CostModel, Texts
+from perfc.costmodels.kernels import SOFTWARE, CostModel, Estimate, Texts
 from perfc.costmodels.pricing import (
     COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
@@ -242,7 +242,10 @@ class TablePricer:
                 continue
             source = self.rows.source
             sources = np.array(source.values)[source.at[rows]]
-            timed = stated(table, target, models, key.timing, sources=sources)
+            estimate = priced(table, target, models, sources)
+            timed = as_timed(
+                estimate.seconds, estimate.sigma, table, target, key.timing
+            )
             found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
         return found
 
@@ -335,15 +338,13 @@ def _not_held(
     return rows[others], table.take(np.flatnonzero(others))
 
 
-def stated(
+def priced(
     table: KernelTable,
     target: Target,
     models: Sequence[CostModel],
-    timing: str,
-    kernel_s: Floats | None = None,
     sources: Texts | None = None,
-) -> TimedEstimate:
-    """Return the times that rows would measure by some models, and how sure they are.
+) -> Estimate:
+    """Return what models say of rows, and how sure they are of what rows measured.
 
     Rows of a session whose other rows set the interval are not off by what sessions and
     boards differ by.
@@ -352,16 +353,13 @@ def stated(
         table: What was measured.
         target: The machine.
         models: Those that price it.
-        timing: How it was measured.
-        kernel_s: What kernels take in place of what the models say, if given.
         sources: Who measured each row; None: those who measured the fitted ones.
 
     """
     estimate = price_table(table, target, models)
-    if not target.fits:
-        estimate = as_fitted(estimate, table, target, sources)
-    seconds = estimate.seconds if kernel_s is None else kernel_s
-    return as_timed(seconds, estimate.sigma, table, target, timing)
+    if target.fits:
+        return estimate
+    return as_fitted(estimate, table, target, sources)
 
 
 def usable_rows(

@@ -20,28 +20,30 @@ from perfc.costmodels.pricing.intervals import elsewhere_of
 FILE = CONSTANTS_FOLDER / "errors.toml"
 
 _HEAD = """\
-# Written by `make fit`; do not edit. What kernels are off in other sessions and on other
-# boards than those fitted: standard deviations of logarithms, see
+# Written by `make fit`; do not edit. What kernels are off in other sessions and on
+# other boards than those fitted: standard deviations of logarithms, see
 # `benchmarks/training/elsewhere.py`.
 
 on = ["cuda"]
 """
 
 _SOURCES: Mapping[str, str] = {
-    "session": "what all kernels of a kind are off in a session, at size 1 (what memory "
-    "moves 1e8 bytes in), falling with the root of the size: the root mean square of the "
-    "sessions' medians, and of other kinds what two libraries differ by on one GPU",
-    "board": "what all kernels of a kind are off on a board, whatever their size: the "
-    "root mean square over boards of the median of kernels of size 1 and more",
-    "elsewhere": "what each kernel is off alone in another session, at size 1, falling "
-    "with the root of the size: the least with which nine in ten are inside",
+    "session": """\
+what all kernels of a kind are off in a session, at size 1 (as long as memory moves 1e8
+bytes), falling with the root of the size: the root mean square of the sessions' medians,
+and of kernels that move bytes what two libraries differ by on one GPU""",
+    "board": """\
+what all kernels of a kind are off on a board, whatever their size: the root mean square
+over boards of the median of kernels of size 1 and more""",
+    "elsewhere": """\
+what each kernel is off alone in another session, at size 1, falling with the root of the
+size: the least with which nine in ten are inside""",
 }
 
-_ROWS = (
-    "{sessions} sessions on {boards} boards of chips with rows: kernels in Kineto traces "
-    "published with PARAM, HolisticTraceAnalysis, TraceLens and Megatron (MIT) and by "
-    "Lin et al. (BSD-3), and perfc's own of an H100; {kernels} distinct kernels"
-)
+_ROWS = """\
+{sessions} sessions on {boards} boards of chips with rows: {kernels} distinct kernels of
+traces published with PARAM, HolisticTraceAnalysis, TraceLens (MIT), by Lin et al. (BSD-3),
+and of perfc's own rows of an H100"""
 
 
 def set_errors(data: Path) -> None:
@@ -72,8 +74,8 @@ def _write(errors: Mapping[str, Errors], rows: str) -> None:
             f"[sigma_{name}]",
             f"value = {{ {values} }}",
             'kind = "fitted"',
-            f'source = "{_SOURCES[name]}"',
-            f'rows = "{rows}"',
+            f"source = '''{_SOURCES[name]}'''",
+            f"rows = '''{rows}'''",
             "",
         ]
     FILE.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
+    from perfc.passes.timing.compared_times import (
+        TimeErrors,
+        errors_of_interval,
+        probabilities_best,
+        probability_shorter,
+        time_errors,
+    )
     from perfc.passes.timing.time_interval import (
         ErrorParts,
         OwnEffects,
@@ -63,6 +70,13 @@ else:
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
+            "compared_times": (
+                "TimeErrors",
+                "errors_of_interval",
+                "probabilities_best",
+                "probability_shorter",
+                "time_errors",
+            ),
             "time_interval": (
                 "ErrorParts",
                 "OwnEffects",
@@ -95,6 +109,7 @@ __all__ = [
     "StreamSchedule",
     "SustainedClock",
     "TimeConstants",
+    "TimeErrors",
     "TimeInterval",
     "Timeline",
     "Window",
@@ -102,17 +117,21 @@ __all__ = [
     "arrivals",
     "demands_of",
     "detail_mask",
+    "errors_of_interval",
     "finish_s",
     "host_launches",
     "interval_of",
     "kernel_numbers",
     "link_graphs",
+    "probabilities_best",
+    "probability_shorter",
     "share",
     "shared_effects",
     "solve",
     "solve_contended",
     "solve_many",
     "task_mask",
+    "time_errors",
     "times_of_windows",
     "with_waits",
 ]

@@ -126,4 +126,3 @@ class ErrorFactors:
         if not whole:
             return {}
         return dict(zip(self.names, (squares / whole).tolist(), strict=True))
-

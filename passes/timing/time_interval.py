@@ -40,6 +40,9 @@ _Z = 1.6448536269514722
 HOST, KERNEL = "host", "kernel"
 """Factors of host times, and of each kernel by itself."""
 
+ALONE = _HOST_ALONE, _KERNEL_ALONE = "every host time alone", "launches of one kernel"
+"""What is off alike, of errors that most tasks have each their own of."""
+
 _MOST = 1 - 2.0**-52
 """A time can fall by no more than this share: the low end stays above 0."""
 
@@ -336,14 +339,13 @@ def _factors(
     low, host_low, device_low = (log / _Z for log in lows)
     by_host = _host_share(parts.shared)
     on_host = low * math.sqrt(by_host)
-    every = "every host time alone", "launches of one kernel"
     found = [TimeFactor(HOST, parts.host_name, host, on_host)]
     for (name, shared_with), share in parts.shares.items():
         part = math.sqrt(share)
         under = low * math.sqrt(1 - by_host) * part
         found.append(TimeFactor(name, shared_with, device * part, under))
-    found.append(TimeFactor(HOST, every[0], host_own, host_low))
-    found.append(TimeFactor(KERNEL, every[1], device_own, device_low))
+    found.append(TimeFactor(HOST, _HOST_ALONE, host_own, host_low))
+    found.append(TimeFactor(KERNEL, _KERNEL_ALONE, device_own, device_low))
     yield from (each for each in found if each.sigma or each.sigma_low)
 
 

@@ -27,9 +27,6 @@ _OTHERS = "shared"
 
 _SECONDS = 1e-6
 
-_KERNELS = {("device", "kernels carried over"): 1.0}
-"""What shares the error of the device's times: all of them."""
-
 
 @attrs.frozen
 class HostUncertainty:
@@ -97,6 +94,7 @@ def find_intervals(
     expected: Replayed,
     host: HostUncertainty,
     device_sigma: float,
+    where: str,
     again: Callable[[float, float], Replayed],
 ) -> Intervals:
     """Return the intervals of what is expected.
@@ -105,6 +103,7 @@ def find_intervals(
         expected: The trace on the other GPU.
         host: What is not known of its host.
         device_sigma: Relative uncertainty of all the device's time.
+        where: Name of the other GPU.
         again: Runs it again with the logarithms of all host times, and of all device
             times, moved by so much.
 
@@ -121,7 +120,13 @@ def find_intervals(
             there = runs(host_z * host.sigma, device_z * device_sigma)
             return time_us(there) * _SECONDS - known_s
 
-        parts = ErrorParts(shared_effects(moved), _KERNELS, device=_again(known_s))
+        kernels = {("device", f"kernels carried over to {where}"): 1.0}
+        parts = ErrorParts(
+            shared_effects(moved),
+            kernels,
+            device=_again(known_s),
+            host_name="the host",
+        )
         return interval_of(known_s, parts)
 
     numbers = range(len(expected.steps))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.tools.reports.comparison import compared, comparison_text
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
-    from perfc.tools.reports.priced_plan import PricedPlan
+    from perfc.tools.reports.priced_plan import PricedPlan, with_probabilities
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
@@ -29,6 +30,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "comparison": ("compared", "comparison_text"),
             "exporter": ("Exporter", "find_exporter"),
             "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
@@ -39,7 +41,7 @@ else:
                 "format_share",
                 "format_us",
             ),
-            "priced_plan": ("PricedPlan",),
+            "priced_plan": ("PricedPlan", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
@@ -60,6 +62,8 @@ __all__ = [
     "VerbResult",
     "bubble_s",
     "columns_text",
+    "compared",
+    "comparison_text",
     "find_exporter",
     "format_bytes",
     "format_json",
@@ -70,4 +74,5 @@ __all__ = [
     "kernel_limit",
     "memory_timeline",
     "print_analysis",
+    "with_probabilities",
 ]
