@@ -14,8 +14,7 @@ from training.elsewhere import (
     sessions_elsewhere,
 )
 
-from perfc.costmodels.constants import CONSTANTS_FOLDER, constants
-from perfc.costmodels.pricing.intervals import elsewhere_of
+from perfc.costmodels.constants import CONSTANTS_FOLDER
 
 FILE = CONSTANTS_FOLDER / "errors.toml"
 
@@ -29,26 +28,25 @@ on = ["cuda"]
 
 _SOURCES: Mapping[str, str] = {
     "session": """\
-what all kernels of a kind are off in a session, at size 1 (as long as memory moves 1e8
-bytes), falling with the root of the size: the root mean square of the sessions' medians,
-and of kernels that move bytes what two libraries differ by on one GPU""",
+what all kernels of a kind are off in a session, at size 1 (as long as memory moves
+1e8 bytes), falling with the root of the size: the root mean square of the sessions'
+medians, and of kernels that move bytes what two libraries differ by on one GPU""",
     "board": """\
 what all kernels of a kind are off on a board, whatever their size: the root mean square
 over boards of the median of kernels of size 1 and more""",
     "elsewhere": """\
-what each kernel is off alone in another session, at size 1, falling with the root of the
-size: the least with which nine in ten are inside""",
+what each kernel is off alone in another session, at size 1, falling with the root of
+the size: the least with which nine in ten are inside""",
 }
 
 _ROWS = """\
 {sessions} sessions on {boards} boards of chips with rows: {kernels} distinct kernels of
-traces published with PARAM, HolisticTraceAnalysis, TraceLens (MIT), by Lin et al. (BSD-3),
-and of perfc's own rows of an H100"""
+traces published with PARAM, HolisticTraceAnalysis, TraceLens (MIT), by Lin et al.
+(BSD-3), and of perfc's own rows of an H100"""
 
 
 def set_errors(data: Path) -> None:
     """Write `fitted/constants/errors.toml`."""
-    _write({GEMM: Errors(0.0, 0.0, 0.0), OTHERS: Errors(0.0, 0.0, 0.0)}, "none")
     sessions, pairs = sessions_elsewhere(data), library_pairs(data)
     found: dict[str, Errors] = {}
     for kind, of_one_board in ((OTHERS, pairs), (GEMM, ())):
@@ -79,5 +77,3 @@ def _write(errors: Mapping[str, Errors], rows: str) -> None:
             "",
         ]
     FILE.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
-    constants.cache_clear()
-    elsewhere_of.cache_clear()

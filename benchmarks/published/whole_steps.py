@@ -1,7 +1,8 @@
 """Published whole steps with their intervals.
 
-DLRM, CNNs, transformers and language models. Nothing of a kernel's or a host's time is fitted to these steps but what the other
-scripts of this folder say; each has a model, and most a board, that no fit has seen.
+DLRM, CNNs, transformers and language models. Nothing of a kernel's or a host's time is
+fitted to these steps but what the other scripts of this folder say; each has a model,
+and most a board, that no fit has seen.
 """
 
 from __future__ import annotations

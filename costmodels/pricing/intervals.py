@@ -94,7 +94,8 @@ class _Elsewhere(NamedTuple):
     own: float
 
 
-_NOWHERE = _Elsewhere(0.0, 0.0, 0.0)
+NOWHERE = _Elsewhere(0.0, 0.0, 0.0)
+"""Of kernels in the session that was fitted, and of copies."""
 
 
 class _Found(NamedTuple):
@@ -195,7 +196,7 @@ def as_fitted(
         sizes = interval_sizes(estimate.seconds[at], target)
         factors = np.exp(np.log(sizes) * own[name][2])
         factors *= np.broadcast_to(widths, len(kernels))[at]
-        ours = _stated_rows(_Found(own[name]), factors, factors, _NOWHERE)
+        ours = _stated_rows(_Found(own[name]), factors, factors, NOWHERE)
         end = np.broadcast_to(spreads, len(kernels))[at] * (1 / Z90)
         shared[at], alone[at] = ours[0], np.hypot(ours[1], end)
         of_target[:, at] = 0.0
@@ -250,7 +251,7 @@ def _whole(sigmas: Floats) -> Floats:
 def elsewhere_of(op: str) -> _Elsewhere:
     """Return what kernels of an op are off besides where users are."""
     if op in _OF_COPIES:
-        return _NOWHERE
+        return NOWHERE
     errors = constants("errors")
     tables = map(errors.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
     return _Elsewhere(*(table.get(op, table["default"]) for table in tables))

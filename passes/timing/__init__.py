@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.timing.compared_times import (
+        TimeErrors,
+        errors_of_interval,
+        probabilities_best,
+        probability_shorter,
+        time_errors,
+    )
     from perfc.passes.timing.contention import solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
@@ -25,13 +32,6 @@ if TYPE_CHECKING:
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
-    from perfc.passes.timing.compared_times import (
-        TimeErrors,
-        errors_of_interval,
-        probabilities_best,
-        probability_shorter,
-        time_errors,
-    )
     from perfc.passes.timing.time_interval import (
         ErrorParts,
         OwnEffects,

@@ -33,6 +33,7 @@ from perfc.tools.run import US, Run
 if TYPE_CHECKING:
     from networkx import DiGraph
     from pandas import DataFrame
+
     from perfc.passes.timing import TimeErrors
 
 Json: TypeAlias = Any
