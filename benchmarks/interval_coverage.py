@@ -27,6 +27,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 from numpy.typing import NDArray
+from published.whole_steps import WholeStep, whole_steps
 from training.cross_fit import cross_fitted
 from training.elsewhere import (
     OTHERS,
@@ -159,8 +160,6 @@ def of_architectures(data: Path) -> Iterator[Group]:
 
 def of_steps(data: Path) -> Iterator[Group]:
     """Yield whole steps, by kind, then all of them."""
-    from published.whole_steps import WholeStep, whole_steps
-
     kinds: dict[str, list[WholeStep]] = defaultdict(list)
     for step in whole_steps(data / "end_to_end"):
         kinds[step.kind].append(step)

@@ -13,11 +13,8 @@ if TYPE_CHECKING:
         lower_bound_of_one,
     )
     from perfc.costmodels.pricing.calibrated import log_factors
-    from perfc.costmodels.pricing.intervals import (
-        as_fitted,
-        interval_rows,
-        interval_sizes,
-    )
+    from perfc.costmodels.pricing.fitted_sessions import as_fitted
+    from perfc.costmodels.pricing.intervals import interval_rows, interval_sizes
     from perfc.costmodels.pricing.measured import (
         MEASURED,
         measured_kernel,
@@ -47,7 +44,8 @@ else:
         {
             "bound": ("at_least_bound_of_one", "lower_bound", "lower_bound_of_one"),
             "calibrated": ("log_factors",),
-            "intervals": ("as_fitted", "interval_rows", "interval_sizes"),
+            "fitted_sessions": ("as_fitted",),
+            "intervals": ("interval_rows", "interval_sizes"),
             "measured": ("MEASURED", "measured_kernel", "measured_signature"),
             "models": ("cost_models", "find_cost_models"),
             "one_kernel": ("price_one",),

@@ -34,8 +34,6 @@ from perfc.costmodels.kernels import (
     KernelTable,
     OneGroup,
     OneSignature,
-    Texts,
-    one_of,
 )
 from perfc.costmodels.machine import COLLECTIVES, SAME_KERNELS, Target
 from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
@@ -76,7 +74,7 @@ class Sigmas(NamedTuple):
     architecture: float = 0.0
 
 
-class _Elsewhere(NamedTuple):
+class Elsewhere(NamedTuple):
     """What kernels of an op are off besides, on another day and on another board.
 
     Two of the three are of kernels of size 1, and fall with the root of the size: what
@@ -94,17 +92,17 @@ class _Elsewhere(NamedTuple):
     own: float
 
 
-NOWHERE = _Elsewhere(0.0, 0.0, 0.0)
+NOWHERE = Elsewhere(0.0, 0.0, 0.0)
 """Of kernels in the session that was fitted, and of copies."""
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """An interval, and of what.
 
     Attributes:
         stated: What is known.
-        is_unseen: Whether it is of GPUs that were left out of the fit, which no session
-            and no board has to be added to.
+        is_unseen: Whether it is of GPUs that were left out of the fit, which are other
+            boards, too.
         is_least: Whether the model's own stays where that is wider.
 
     """
@@ -137,15 +135,14 @@ def with_intervals(
     """Put in what is known of the errors on *target*; else the model's own stay."""
     if not (target.device.runs_cuda and len(kernels)):
         return estimate
-    known = target.once(_known)
-    smaller = 1 / np.sqrt(interval_sizes(estimate.seconds, target))
-    sigmas = _of_models(estimate, kernels, smaller)
-    for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
-        if (found := _of(known, op, stored, suffixes)) is not None:
-            sizes = interval_sizes(estimate.seconds[rows], target)
-            factors = np.exp(np.log(sizes) * found.stated[2])
-            factors *= np.broadcast_to(widths, len(kernels))[rows]
-            ours = _stated_rows(found, factors, smaller[rows], elsewhere_of(op))
+    known = target.once(known_intervals)
+    sizes = interval_sizes(estimate.seconds, target)
+    sigmas = _of_models(estimate, kernels, 1 / np.sqrt(sizes))
+    for op, stored, group in groups_of(kernels, target):
+        rows, spreads = group.rows, group.spreads
+        if (found := interval_named(known, op, stored, group.suffixes)) is not None:
+            widths = np.broadcast_to(group.widths, len(kernels))[rows]
+            ours = stated_rows(found, sizes[rows], widths, elsewhere_of(op))
             if found.is_least:
                 wider = _whole(sigmas[:, rows]) > _whole(ours)
                 ours = np.where(wider, sigmas[:, rows], ours)
@@ -154,7 +151,7 @@ def with_intervals(
             end = np.broadcast_to(spreads, len(kernels))[rows] * (1 / Z90)
             sigmas[1, rows] = np.sqrt(sigmas[1, rows] * sigmas[1, rows] + end * end)
     of_target = estimate.sigma_target.copy()
-    of_target[:_OF_ROWS] = sigmas[2:]
+    of_target[:OF_ROWS] = sigmas[2:]
     return attrs.evolve(
         estimate,
         sigma_shared=sigmas[0],
@@ -163,52 +160,7 @@ def with_intervals(
     )
 
 
-def as_fitted(
-    estimate: Estimate,
-    kernels: KernelTable,
-    target: Target,
-    sources: Texts | None = None,
-) -> Estimate:
-    """Leave out what other sessions and boards are off, of rows of fitted sessions.
-
-    Args:
-        estimate: Of the rows.
-        kernels: What they measured.
-        target: The GPU.
-        sources: Who measured each; None: those whose rows set the intervals.
-
-    """
-    own: Mapping[str, Stated] = fitted("intervals")["kernel"].get(
-        target.device.name, {}
-    )
-    by: Mapping[str, list[str]] = fitted("interval_rows")["rows"].get(
-        target.device.name, {}
-    )
-    shared, alone = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    of_target = estimate.sigma_target.copy()
-    for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
-        name = next((n for n in _names(op, stored, suffixes) if n in own), None)
-        if name is None:
-            continue
-        at = rows
-        if sources is not None:
-            at = rows & one_of(sources, by.get(name, ()))
-        sizes = interval_sizes(estimate.seconds[at], target)
-        factors = np.exp(np.log(sizes) * own[name][2])
-        factors *= np.broadcast_to(widths, len(kernels))[at]
-        ours = _stated_rows(_Found(own[name]), factors, factors, NOWHERE)
-        end = np.broadcast_to(spreads, len(kernels))[at] * (1 / Z90)
-        shared[at], alone[at] = ours[0], np.hypot(ours[1], end)
-        of_target[:, at] = 0.0
-    return attrs.evolve(
-        estimate,
-        sigma_shared=shared,
-        sigma_independent=alone,
-        sigma_target=of_target,
-    )
-
-
-_OF_ROWS = 3
+OF_ROWS = 3
 """Of `OF_TARGET`, how many rows say: all but the clock."""
 
 
@@ -227,18 +179,26 @@ def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Flo
     return np.stack([left, estimate.sigma_independent, session, board, none])
 
 
-def _stated_rows(
-    found: _Found, factors: Floats, smaller: Floats, elsewhere: _Elsewhere
+def stated_rows(
+    found: Found, sizes: Floats, widths: Floats, elsewhere: Elsewhere
 ) -> Floats:
-    """Return what is stated of some kernels, as rows of `Sigmas`."""
+    """Return what is stated of some kernels, as rows of `Sigmas`.
+
+    Args:
+        found: Their interval.
+        sizes: As `interval_sizes`, shape (rows,).
+        widths: How much wider each one's is, shape (rows,).
+        elsewhere: What they are off besides.
+
+    """
+    factors = np.exp(np.log(sizes) * found.stated[2]) * widths
     shared, own = found.stated[0] * factors, found.stated[1] * factors
-    none = np.zeros(len(factors))
-    if found.is_unseen:
-        return np.stack([none, own, none, none, shared])
-    other = elsewhere.own * smaller
+    smaller, none = 1 / np.sqrt(sizes), np.zeros(len(sizes))
+    other, session = elsewhere.own * smaller, elsewhere.session * smaller
     own = np.sqrt(own * own + other * other)
-    session, board = elsewhere.session * smaller, none + elsewhere.board
-    return np.stack([shared, own, session, board, none])
+    if found.is_unseen:
+        return np.stack([none, own, session, none, shared])
+    return np.stack([shared, own, session, none + elsewhere.board, none])
 
 
 def _whole(sigmas: Floats) -> Floats:
@@ -248,13 +208,13 @@ def _whole(sigmas: Floats) -> Floats:
 
 
 @functools.cache
-def elsewhere_of(op: str) -> _Elsewhere:
+def elsewhere_of(op: str) -> Elsewhere:
     """Return what kernels of an op are off besides where users are."""
     if op in _OF_COPIES:
         return NOWHERE
     errors = constants("errors")
     tables = map(errors.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
-    return _Elsewhere(*(table.get(op, table["default"]) for table in tables))
+    return Elsewhere(*(table.get(op, table["default"]) for table in tables))
 
 
 def interval_sizes(seconds: Floats, target: Target) -> Floats:
@@ -274,7 +234,9 @@ def _sizes_per_s(target: Target) -> float:
     return min(target.device.memory.bytes_per_s, FASTEST) / SIZE
 
 
-def _of(known: _Known, op: str, stored: str, suffixes: Sequence[str]) -> _Found | None:
+def interval_named(
+    known: _Known, op: str, stored: str, suffixes: Sequence[str]
+) -> Found | None:
     """Return the interval of the first name of which one is stated.
 
     Of the GPU, else of its chip, else of GPUs left out; None: what the model says. That
@@ -285,24 +247,24 @@ def _of(known: _Known, op: str, stored: str, suffixes: Sequence[str]) -> _Found 
     types = [stored]
     if by_type and stored in SAME_KERNELS:
         types.append(SAME_KERNELS[stored])
-    names = [name for each in types for name in _names(op, each, suffixes)]
+    names = [name for each in types for name in interval_names(op, each, suffixes)]
     chip = known.chip if op in _BY_SMS else known.alike
     for name in names:
         if (stated := known.own.get(name) or chip.get(name)) is not None:
-            return _Found(stated)
+            return Found(stated)
     if any(name in known.alike for name in names):
         return None
     if known.own and not by_type:
         return None
-    first = _names(op, stored, suffixes)
+    first = interval_names(op, stored, suffixes)
     for name in names:
         if name in known.unseen:
             is_least = bool(known.own) or name not in first
-            return _Found(known.unseen[name], is_unseen=True, is_least=is_least)
+            return Found(known.unseen[name], is_unseen=True, is_least=is_least)
     return None
 
 
-def _known(target: Target) -> _Known:
+def known_intervals(target: Target) -> _Known:
     """Return the stated intervals: of the GPU, of others like it, and left out."""
     intervals, device = fitted("intervals"), target.device
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
@@ -367,7 +329,7 @@ def interval_of(
 
 
 def _of_model(
-    said: tuple[float, float], smaller: float, elsewhere: _Elsewhere
+    said: tuple[float, float], smaller: float, elsewhere: Elsewhere
 ) -> Sigmas:
     """Return what a model says of itself; as `_of_models`."""
     shared, own = said
@@ -376,22 +338,22 @@ def _of_model(
     return Sigmas(FLOATS.sqrt(max(rest, 0.0)), own, session, board)
 
 
-def _factor(found: _Found, size: float) -> float:
+def _factor(found: Found, size: float) -> float:
     """Return by what a kernel of a size, in `SIZE`, is less sure than stated."""
     power = found.stated[2]
     return FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
 
 
 def _stated(
-    found: _Found, factor: float, smaller: float, elsewhere: _Elsewhere
+    found: Found, factor: float, smaller: float, elsewhere: Elsewhere
 ) -> Sigmas:
     """Return what is stated of one kernel; as `_stated_rows`."""
     shared, own = found.stated[0] * factor, found.stated[1] * factor
-    if found.is_unseen:
-        return Sigmas(0.0, own, architecture=shared)
-    other = elsewhere.own * smaller
+    other, session = elsewhere.own * smaller, elsewhere.session * smaller
     own = FLOATS.sqrt(own * own + other * other)
-    return Sigmas(shared, own, elsewhere.session * smaller, elsewhere.board)
+    if found.is_unseen:
+        return Sigmas(0.0, own, session, architecture=shared)
+    return Sigmas(shared, own, session, elsewhere.board)
 
 
 def _variance(sigmas: Sigmas) -> float:
@@ -400,23 +362,31 @@ def _variance(sigmas: Sigmas) -> float:
 
 _ALL_OF_ONE = OneGroup(("",))
 
-_Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], _Found | None]
+_Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], Found | None]
 
 
 def _finder(target: Target) -> _Finder | None:
     """Return a lookup of intervals by op, type and group; None: what models say."""
     if not target.device.runs_cuda:
         return None
-    known = target.once(_known)
+    known = target.once(known_intervals)
 
     @functools.cache
-    def find(op: str, stored: str, suffixes: tuple[str, ...]) -> _Found | None:
-        return _of(known, op, stored, suffixes)
+    def find(op: str, stored: str, suffixes: tuple[str, ...]) -> Found | None:
+        return interval_named(known, op, stored, suffixes)
 
     return find
 
 
-def _names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:
+def interval_names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that the interval of a group may have, the first known counts.
+
+    Args:
+        op: Of the kernels.
+        stored: Their type.
+        suffixes: As `IntervalGroup`.
+
+    """
     return tuple(f"{op}{suffix} {stored}" for suffix in suffixes)
 
 
@@ -428,11 +398,11 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
 
 def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, Flags]]:
     """Yield the names of intervals, and which rows have each; some are like no row."""
-    for op, stored, group in _groups_of(kernels, target):
-        yield _names(op, stored, group.suffixes)[0], group.rows
+    for op, stored, group in groups_of(kernels, target):
+        yield interval_names(op, stored, group.suffixes)[0], group.rows
 
 
-def _groups_of(
+def groups_of(
     kernels: KernelTable, target: Target
 ) -> Iterator[tuple[str, str, IntervalGroup]]:
     """Yield op and type of kernels that err alike, and which they are.

@@ -74,9 +74,9 @@ def test_the_gpu_it_was_measured_on(
     (one,) = command("rescale", path, *options).report["targets"]
 
     assert one["predicted_us"] == pytest.approx(replayed["simulated_us"])
-    assert {"session": 0.1, "machine": 0, "device": 0, "device_share": 0} == one[
-        "uncertainty"
-    ]
+    known = {"session": 0.1, "machine": 0, "device": 0}
+    assert known == {key: one["uncertainty"][key] for key in known}
+    assert one["uncertainty"]["device_share"] < 0.05  # of running it again
     assert one["predicted_us_p05"] < one["predicted_us"] < one["predicted_us_p95"]
 
 
@@ -121,7 +121,7 @@ def test_a_host_that_decides_the_time_decides_the_interval(
         faster = one["predicted_us_p05"] / one["predicted_us"]
         assert slower == pytest.approx(math.exp(Z * sigma), rel=0.01)
         assert faster == pytest.approx(math.exp(-Z * sigma), rel=0.01)
-        assert one["uncertainty"]["device_share"] < 0.01
+        assert one["uncertainty"]["device_share"] < 0.05
     assert 0 == same["uncertainty"]["machine"]
 
 
