@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.tools import Exporter, Report, format_json
-from perfc.tools import reports as room
 
 
 class JsonReport(Exporter):
@@ -20,6 +20,6 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        plans = [plan.to_dict() for plan in room.compared(reports)]
+        plans = [plan.to_dict() for plan in tools.compared(reports)]
         schema = "perfc.reports/1"
         return format_json({"schema": schema, "reports": documents, "plans": plans})

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.tools import Exporter, Report
-from perfc.tools import reports as room
 
 
 class TextTable(Exporter):
@@ -19,5 +19,5 @@ class TextTable(Exporter):
         """Return the reports one below the other, and of several what compares them."""
         texts = [str(report) for report in reports]
         if len(reports) > 1:
-            texts.insert(0, f"{room.comparison_text(reports)}\n")
+            texts.insert(0, f"{tools.comparison_text(reports)}\n")
         return "\n".join(texts)

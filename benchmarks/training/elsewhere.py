@@ -13,6 +13,7 @@ import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 from unittest.mock import patch
@@ -36,9 +37,7 @@ from training.priced_rows import LEVEL, PricedRows
 from training.samples import samples_of
 
 sys.path.append(str(Path(__file__).parents[1] / "published"))
-from dlrm_kernels import LOCKED
-from dlrm_rules import TARGET
-from dlrm_traces import read
+_DLRM = import_module("dlrm_kernels")  # a script, whose neighbours are its imports
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -159,9 +158,9 @@ def _of_traces(folder: Path) -> Iterator[Session]:
 
 
 def _of_lin(folder: Path) -> Iterator[Session]:
-    target = load_target(TARGET, LOCKED)
+    target = load_target(_DLRM.TARGET, _DLRM.LOCKED)
     kinds: dict[tuple[str, str], list[_Row]] = defaultdict(list)
-    for one in read(folder)[0]:
+    for one in _DLRM.read(folder)[0]:
         if len(one.kernels) == 1 and one.kernels[0].op != "memcpy":
             cost = price(one.kernels, target, cost_models())
             row = float(cost.seconds[0]), one.us * 1e-6, float(cost.sigma[0])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         OneGroup,
     )
     from perfc.costmodels.kernels.protocol import (
+        OF_BOARDS,
         OF_TARGET,
         SOFTWARE,
         CostModel,
@@ -74,6 +75,7 @@ else:
                 "Floats",
                 "Indices",
                 "KernelTable",
+                "OF_BOARDS",
                 "OF_TARGET",
                 "Priced",
                 "Provenance",
@@ -92,6 +94,7 @@ __all__ = [
     "ARRAYS",
     "FLOATS",
     "NOWHERE",
+    "OF_BOARDS",
     "OF_TARGET",
     "PERFC_ROWS",
     "SOFTWARE",

@@ -368,6 +368,9 @@ OF_TARGET = SESSION, BOARD, ARCHITECTURE, CLOCK = (
 `Estimate.sigma_target`: its software and the day, the board of a chip, a chip without
 rows, and the clock under a power cap."""
 
+OF_BOARDS = [OF_TARGET.index(BOARD), OF_TARGET.index(ARCHITECTURE)]
+"""Those that a board has not which was measured itself."""
+
 
 def _sure(estimate: Estimate) -> Floats:
     return np.zeros((len(OF_TARGET), len(estimate.seconds)))

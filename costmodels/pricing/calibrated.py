@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import machine
-from perfc.costmodels.kernels import OF_TARGET, Estimate, KernelTable, Provenance
+from perfc.costmodels.kernels import OF_BOARDS, Estimate, KernelTable, Provenance
 from perfc.costmodels.machine import NEAR_ROWS, SCALE, START, KernelFits, Target
 from perfc.ir import Kernel
-
-_OF_OTHERS = [OF_TARGET.index("board"), OF_TARGET.index("architecture")]
-"""Uncertainty that the rows of a board leave it without: another day stays."""
 
 
 def as_calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Estimate:
@@ -32,7 +29,7 @@ def as_calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> E
         if fit is None:
             continue
         shared[row], own[row] = fit.sigma_shared, fit.sigma_independent
-        of_target[_OF_OTHERS, row] = 0.0
+        of_target[OF_BOARDS, row] = 0.0  # another day stays
         provenance[row] = Provenance.FITTED
         if fit.is_correction:
             scale[row] = fit.values[SCALE]

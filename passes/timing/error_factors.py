@@ -73,13 +73,10 @@ class ErrorFactors:
             sigma = np.zeros((len(factors), len(at)))
             if at:
                 sigma[at, np.arange(len(at))] = np.concatenate(columns)
-            some = sigma.any(axis=1).tolist()
+            some = np.flatnonzero(sigma.any(axis=1))
             rows.append(sigma[some])
-            names += [
-                (factor, f"{what} on {where}")
-                for (factor, what), any_ in zip(factors, some, strict=True)
-                if any_
-            ]
+            found = [factors[number] for number in some.tolist()]
+            names += [(factor, f"{what} on {where}") for factor, what in found]
         return cls(tuple(names), np.concatenate(rows))
 
     def weights(self, seconds: Floats) -> Floats:

@@ -140,8 +140,8 @@ class _Device:
     def seconds(self, duration_s: Floats) -> Floats:
         """Return the seconds of all launches of each kernel, shape (kernels,)."""
         count = len(self.own)
-        found: Floats = np.bincount(self.kernel, duration_s[self.task], minlength=count)
-        return found
+        found = np.bincount(self.kernel, duration_s[self.task], minlength=count)
+        return np.asarray(found, dtype=np.float64)
 
     def own_seconds(
         self, duration_s: Floats, on_path: NDArray[np.bool_]
@@ -150,7 +150,8 @@ class _Device:
         chosen = on_path[self.task]
         kernel = self.kernel[chosen]
         signature = self.signature[kernel]
-        seconds = np.bincount(signature, duration_s[self.task[chosen]])
+        found = np.bincount(signature, duration_s[self.task[chosen]])
+        seconds = np.asarray(found, dtype=np.float64)
         sigma = np.zeros(len(seconds))
         sigma[signature] = self.own[kernel]
         return seconds, sigma

@@ -74,9 +74,13 @@ class Sharding(VerbResult):
         found = zip(self.ranked, self.plans, strict=True)
         return [_row(one, priced) for one, priced in found]
 
-    @functools.cached_property
+    @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the plans."""
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
         priced = [one.priced for one in self.ranked]
         return with_probabilities(priced, [one.errors for one in self.ranked])
 

@@ -62,9 +62,13 @@ class Comparison(VerbResult):
         """What there is to say of each strategy that was priced."""
         return [_row(self, price) for price in self.findings.ranked]
 
-    @functools.cached_property
+    @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the strategies."""
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
         ranked = self.findings.ranked
         errors = [None if one.missing_bytes else one.errors for one in ranked]
         return with_probabilities([*map(_priced_plan, ranked)], errors)
