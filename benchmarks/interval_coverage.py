@@ -97,7 +97,7 @@ class Group:
 
     @property
     def times_perfect(self) -> float:
-        """That over the width of the least sigma which holds nine in ten."""
+        """Median width over that of the least sigma which holds nine in ten."""
         half = float(np.quantile(np.abs(self.logs), LEVEL))
         return self.width / (2 * np.sinh(half)) if half else float("inf")
 

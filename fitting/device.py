@@ -372,7 +372,7 @@ class _Scale:
 
     @property
     def factor(self) -> float:
-        """By what to multiply what models say."""
+        """Number by which to multiply prices of models."""
         return math.exp(self.log)
 
 

@@ -344,7 +344,7 @@ def priced(
     models: Sequence[CostModel],
     sources: Texts | None = None,
 ) -> Estimate:
-    """Return what models say of rows, and how sure they are of what rows measured.
+    """Return prices of rows, and how sure they are of the times that rows measured.
 
     Rows of a session whose other rows set the interval are not off by what sessions and
     boards differ by.

@@ -49,7 +49,7 @@ def set_intervals(
 
 
 def _chip(gpu: str) -> list[object]:
-    """Return what GPUs of one chip have in common, as TOML has it."""
+    """Return capability and SMs, by which GPUs of one chip are known."""
     device = load_target(gpu).device
     return [device.compute_capability, device.sm_count]
 

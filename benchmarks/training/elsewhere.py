@@ -116,7 +116,7 @@ class Errors:
     own: float
 
     def sigma(self, rows: Session) -> Floats:
-        """Return what rows of another board and session are uncertain by."""
+        """Return the uncertainty of rows of another board and session."""
         sized = (self.session**2 + self.own**2) / rows.sizes
         found: Floats = np.sqrt(np.square(rows.sigma) + self.board**2 + sized)
         return found
@@ -194,7 +194,7 @@ def _session(
 
 
 def library_pairs(data: Path) -> list[float]:
-    """Return what sessions of one board are off each other, scaled to size 1.
+    """Return how far sessions of one board are off each other, scaled to size 1.
 
     Of each two libraries that measured the same streams on a GPU, the median.
     """
@@ -224,7 +224,7 @@ def _shapes(table: KernelTable) -> list[object]:
 
 
 def fit_errors(sessions: Collection[Session], pairs: Sequence[float]) -> Errors:
-    """Return what kernels of a kind are off elsewhere.
+    """Return how far kernels of a kind are off elsewhere.
 
     Of each session the median, scaled to size 1, says what it is off alike; two
     sessions of one board say it of each other. Boards are told apart by long kernels.

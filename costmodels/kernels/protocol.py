@@ -369,7 +369,7 @@ OF_TARGET = SESSION, BOARD, ARCHITECTURE, CLOCK = (
 rows, and the clock under a power cap."""
 
 OF_BOARDS = [OF_TARGET.index(BOARD), OF_TARGET.index(ARCHITECTURE)]
-"""Those that a board has not which was measured itself."""
+"""Reasons that a board has not which was measured itself."""
 
 
 def _sure(estimate: Estimate) -> Floats:

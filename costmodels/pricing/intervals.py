@@ -93,7 +93,7 @@ class Elsewhere(NamedTuple):
 
 
 NOWHERE = Elsewhere(0.0, 0.0, 0.0)
-"""Of kernels in the session that was fitted, and of copies."""
+"""Errors of kernels in the session that was fitted, and of copies: none."""
 
 
 class Found(NamedTuple):
@@ -161,11 +161,11 @@ def with_intervals(
 
 
 OF_ROWS = 3
-"""Of `OF_TARGET`, how many rows say: all but the clock."""
+"""How many of `OF_TARGET` are stated here: all but the clock."""
 
 
 def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Floats:
-    """Return what models say of themselves, as rows of `Sigmas`.
+    """Return the sigmas that models say of themselves, as rows of `Sigmas`.
 
     It is of all sessions and boards: of these is what they differ by, if that is less.
     """
@@ -182,7 +182,7 @@ def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Flo
 def stated_rows(
     found: Found, sizes: Floats, widths: Floats, elsewhere: Elsewhere
 ) -> Floats:
-    """Return what is stated of some kernels, as rows of `Sigmas`.
+    """Return the sigmas stated of some kernels, as rows of `Sigmas`.
 
     Args:
         found: Their interval.
@@ -209,7 +209,7 @@ def _whole(sigmas: Floats) -> Floats:
 
 @functools.cache
 def elsewhere_of(op: str) -> Elsewhere:
-    """Return what kernels of an op are off besides where users are."""
+    """Return the errors besides of kernels of an op where users are."""
     if op in _OF_COPIES:
         return NOWHERE
     errors = constants("errors")
@@ -331,7 +331,7 @@ def interval_of(
 def _of_model(
     said: tuple[float, float], smaller: float, elsewhere: Elsewhere
 ) -> Sigmas:
-    """Return what a model says of itself; as `_of_models`."""
+    """Return the sigmas that a model says of itself; as `_of_models`."""
     shared, own = said
     session, board = elsewhere.session * smaller, elsewhere.board
     rest = shared * shared - (session * session + board * board)
@@ -347,7 +347,7 @@ def _factor(found: Found, size: float) -> float:
 def _stated(
     found: Found, factor: float, smaller: float, elsewhere: Elsewhere
 ) -> Sigmas:
-    """Return what is stated of one kernel; as `_stated_rows`."""
+    """Return the sigmas stated of one kernel; as `stated_rows`."""
     shared, own = found.stated[0] * factor, found.stated[1] * factor
     other, session = elsewhere.own * smaller, elsewhere.session * smaller
     own = FLOATS.sqrt(own * own + other * other)

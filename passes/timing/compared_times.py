@@ -82,7 +82,7 @@ def time_errors(analysis: Analysis) -> TimeErrors:
 
 
 def _own_of_kernels(analysis: Analysis) -> dict[Hashable, float]:
-    """Return what one sigma of each kernel's own error moves the time by."""
+    """Return how far one sigma of each kernel's own error moves the time."""
     path, schedule = analysis.get(CRITICAL_PATH), analysis.get(SCHEDULE)
     timeline = analysis.get(TIMELINE)
     seconds = np.zeros(len(timeline))
@@ -137,7 +137,7 @@ def probability_shorter(one: TimeErrors, other: TimeErrors) -> float:
 
 
 def _columns(times: Sequence[TimeErrors]) -> tuple[Floats, Floats]:
-    """Return what times share, shape (times, errors), and what each has alone.
+    """Return the errors that times share, shape (times, errors), and those alone.
 
     What all have alike changes no order and is left out.
     """
