@@ -28,30 +28,30 @@ import attrs
 import numpy as np
 from fits.accuracy_tables import write_tables
 from fits.collectives import set_collectives
+from fits.errors import set_errors
 from fits.hosts import set_hosts
+from fits.intervals import set_interval_rows, set_intervals
 from training.attention import fit_attention, fit_attention_residual
 from training.calls import Sessions, fit_calls, fit_gaps
 from training.conv import fit_convolutions
 from training.cross_fit import cross_fitted
 from training.fitted_text import Tables, fitted_text
 from training.gemm_calls import fit_gemm_shares
-from training.intervals import call_sigmas, kernel_sigmas
 from training.network_fit import write_networks
 from training.samples import Sample, held_out_samples, samples_of, to_fit
 from training.shipped_gemms import fit_shipped_gemms, shipped
 from training.streams import KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
-from training.unseen_intervals import unseen_sigmas
 
-from perfc.costmodels import COLLECTIVES, cost_models
+from perfc.costmodels import COLLECTIVES
 from perfc.costmodels.attention import ATTENTION_RESIDUAL_FILE
 from perfc.costmodels.fitted_files.fitted_file import FITTED_FOLDER, Parameters, fitted
 from perfc.costmodels.gemm import RESIDUAL_FILE
-from perfc.measurements import read_columns
+from perfc.measurements import MeasuredColumns, read_columns
 
 STEPS = (
     *("hosts", "streams", "gemms", "attention", "convolutions", "collectives"),
-    "accuracy",
+    *("accuracy", "errors"),
 )
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
@@ -168,23 +168,6 @@ def set_gemms(samples: Sequence[Sample]) -> None:
     write_networks(shipped(networks), RESIDUAL_FILE)
 
 
-def set_intervals(samples: Sequence[Sample], unseen: Unseen) -> None:
-    """Write `fitted/intervals.toml`, with the models as they are."""
-    models = cost_models()
-    calls = {
-        f'call."{name}"': found
-        for name, found in sorted(call_sigmas(samples, models).items())
-    }
-    write_fitted("intervals", {"kernel": {}, "call": {}, "unseen": {}, **calls})
-    sigmas = unseen_sigmas(unseen.calibrating())
-    kernels = {
-        f'kernel."{name}"': found
-        for name, found in sorted(kernel_sigmas(samples, models).items())
-    }
-    tables = {"kernel": {}, "call": {}, "unseen": sigmas}
-    write_fitted("intervals", {**tables, **kernels, **calls})
-
-
 def write_fitted(name: str, tables: Tables, source: str = SOURCES) -> None:
     """Write a file of fitted parameters, which models then read."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
@@ -199,11 +182,18 @@ def _shipped(name: str) -> Parameters:
     return fitted(name) if (FITTED_FOLDER / f"{name}.toml").is_file() else {}
 
 
-def set_accuracy(samples: Sequence[Sample], held_out: Sequence[Sample]) -> None:
+def set_accuracy(
+    samples: Sequence[Sample],
+    held_out: Sequence[Sample],
+    tables: Sequence[MeasuredColumns],
+) -> None:
     """Write `fitted/intervals.toml` and the tables of docs/accuracy.md."""
+    shipped = _shipped("intervals")
+    rows = _shipped("interval_rows")
     samples = cross_fitted(samples)
     unseen = Unseen(samples)
-    set_intervals(samples, unseen)
+    set_intervals(samples, unseen, shipped, write_fitted)
+    set_interval_rows(tables, rows, write_fitted)
     write_tables(samples, held_out, unseen)
 
 
@@ -227,6 +217,9 @@ def main() -> None:
     if options.what == "collectives":
         set_collectives(options.data, write_fitted)
         return
+    if options.what == "errors":
+        set_errors(options.data)
+        return
     files = sorted((options.data / "measurements").glob("*.parquet"))
     if options.what == "gemms":
         files += sorted(ROWS.glob("*/kernels.parquet"))
@@ -234,7 +227,7 @@ def main() -> None:
     samples = _of_kernels(s for rows in tables for s in samples_of(rows))
     if options.what == "accuracy":
         held_out = _of_kernels(s for rows in tables for s in held_out_samples(rows))
-        set_accuracy(samples, held_out)
+        set_accuracy(samples, held_out, tables)
         return
     steps = {
         "streams": set_streams,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.tools import Exporter, Report, format_json
 
 
@@ -19,4 +20,6 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        return format_json({"schema": "perfc.reports/1", "reports": documents})
+        plans = [plan.to_dict() for plan in tools.compared(reports)]
+        schema = "perfc.reports/1"
+        return format_json({"schema": schema, "reports": documents, "plans": plans})

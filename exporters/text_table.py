@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.tools import Exporter, Report
 
 
@@ -15,5 +16,8 @@ class TextTable(Exporter):
     holds_several: ClassVar[bool] = True
 
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
-        """Return the reports one below the other."""
-        return "\n".join(str(report) for report in reports)
+        """Return the reports one below the other, and of several what compares them."""
+        texts = [str(report) for report in reports]
+        if len(reports) > 1:
+            texts.insert(0, f"{tools.comparison_text(reports)}\n")
+        return "\n".join(texts)

@@ -1,12 +1,15 @@
 """Coefficients of a device's kernels, family by family.
 
-All comes from the rows to fit: coefficients, what near rows say, and the uncertainty,
-which is how far off fits are that lack a fifth of the shapes each (cross-validation).
-The other rows are reported.
+All comes from the rows to fit. Of a GPU first one factor for each op and type: what its
+board and software differ by from those that perfc has seen, of which few rows say much;
+then the coefficients and what near rows say; then the uncertainty, which is how far off
+fits are that lack a third of the shapes, each third in turn, widened until nine in ten
+of the left out are inside. The other rows are reported.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target, cost_models, price
 from perfc.costmodels.kernels import CostModel
-from perfc.costmodels.machine import Family, KernelFit, fits_of
+from perfc.costmodels.machine import SCALE, START, Family, KernelFit, fits_of
 from perfc.costmodels.pricing import terms_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import BELIEF, fit_terms
@@ -30,7 +33,7 @@ from perfc.measurements import fold_of
 Floats: TypeAlias = NDArray[np.float64]
 
 FEWEST = 5
-"""Rows to fit below which a family keeps what perfc ships."""
+"""Rows to fit below which a family keeps what perfc ships, but for a GPU's factor."""
 
 FEWEST_OF_KIND = 4
 """Rows of one kind below which it keeps what all kinds of its op say."""
@@ -57,11 +60,17 @@ MOST, MOST_OF_KIND = 8.0, 30.0
 ships, for a kind's also that of all kinds: terms that look alike in the rows at hand
 would else trade places."""
 
-_FOLDS = 5
+_FOLDS = 3
 """Parts of the shapes that are left out in turn, to see how far off the fit is."""
 
 _LEAST_SIGMA, _LEVEL = 0.02, 0.9
 """Least sigma that is stated, and the share of rows that shall be inside."""
+
+_MOST_SIGMA = 10.0
+"""Largest sigma that a profile may state."""
+
+_MOST_OFF = 1.5
+"""Logarithm beyond which a row is not believed."""
 
 _PAGE, _PAGES_OF = "page_us", "elementwise"
 """Coefficient of new pages, and the op whose rows tell: an operating system clears them
@@ -150,7 +159,7 @@ def _fits_of_family(
 ) -> list[KernelFit]:
     """Return the fits of a family and its kinds to *rows*, and how sure they are."""
     if (_pages_s(rows, target, models) <= 0).sum() < FEWEST:
-        return []
+        return _fits_of_few(family, rows, target, models)
     found = _fits(family, rows, target, models, believed)
     apart_s = _apart_s(family, rows, target, models, believed)
     inside = [kind.wider for kind in rows.families]
@@ -176,8 +185,11 @@ def _fits(
     held = rows.take(np.flatnonzero(~new))
     if not len(held):
         return {}
-    if family.op == _GEMM and not target.device.synchronous:
-        return _fits_of_gemms(rows, target, models)
+    if not target.device.synchronous:
+        scale = _scale_of(held, target, models)
+        if family.op == _GEMM:
+            return _fits_of_gemms(rows, target, models, scale)
+        believed = {START: 0.0, SCALE: scale.factor}
     found = _fits_of_kinds(family, held, target, models, believed)
     return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
 
@@ -299,13 +311,16 @@ def _with_sigmas(
     as long as others, which something disturbed.
     """
     logs = np.log(apart_s[mine] / rows.measured_s[mine])
-    shared = float(np.median(logs))
-    own = float(np.quantile(np.abs(logs - shared), _LEVEL)) / Z90
-    return attrs.evolve(
-        fit,
-        sigma_shared=max(abs(shared), _LEAST_SIGMA),
-        sigma_independent=max(own, _LEAST_SIGMA),
-    )
+    off = float(np.median(logs))
+    own = float(np.quantile(np.abs(logs - off), _LEVEL)) / Z90
+    shared, own = max(abs(off), _LEAST_SIGMA), max(own, _LEAST_SIGMA)
+    # One row more counts, as conformal prediction asks: the next may be farther off.
+    level = min(1.0, _LEVEL * (len(logs) + 1) / len(logs))
+    needed = float(np.quantile(np.abs(logs), level)) / Z90
+    wider = max(needed / math.hypot(shared, own), 1.0)
+    most = _MOST_SIGMA / max(shared, own)
+    wider = min(wider, max(most, 1.0))
+    return attrs.evolve(fit, sigma_shared=wider * shared, sigma_independent=wider * own)
 
 
 def _coefficients(
@@ -340,17 +355,83 @@ def _coefficients(
     return terms.names, values
 
 
+@attrs.frozen
+class _Scale:
+    """The factor of an op and type on a GPU.
+
+    Attributes:
+        log: Logarithm of the factor.
+        sigma: What is left of what was not known of it.
+        own: What each kernel is off besides.
+
+    """
+
+    log: float
+    sigma: float
+    own: float
+
+    @property
+    def factor(self) -> float:
+        """Number by which to multiply prices of models."""
+        return math.exp(self.log)
+
+
+def _scale_of(
+    rows: Observations, target: Target, models: Sequence[CostModel]
+) -> _Scale:
+    """Return the factor that rows of one op and type say.
+
+    The median of what they are off, as far as it is more likely to be the GPU's than
+    chance: both are known by what models state.
+    """
+    modelled = price(rows.kernels.kernels, target, models)
+    least_s = modelled.seconds * math.exp(-_MOST_OFF)
+    kernel_s = np.maximum(rows.measured_s - rows.offset_s, least_s)
+    logs = np.log(kernel_s / modelled.seconds)
+    noise = modelled.sigma_independent * rows.measured_s / kernel_s
+    common = float(np.mean(np.square(modelled.sigma_common)))
+    chance = 1 / float(np.sum(1 / np.square(np.maximum(noise, _LEAST_SIGMA))))
+    trust = common / (common + chance)
+    log = trust * float(np.clip(np.median(logs), -_MOST_OFF, _MOST_OFF))
+    own = float(modelled.sigma_independent.mean())
+    return _Scale(log, math.sqrt(common * (1 - trust)), own)
+
+
+def _fits_of_few(
+    family: Family,
+    rows: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+) -> list[KernelFit]:
+    """Return a GPU's factor of an op and type of which there are few rows."""
+    if target.device.synchronous or not len(rows):
+        return []
+    scale = _scale_of(rows, target, models)
+    values = {START: 0.0, SCALE: scale.factor}
+    shared, own = max(scale.sigma, _LEAST_SIGMA), max(scale.own, _LEAST_SIGMA)
+    return [KernelFit(family, values, shared, own, len(rows))]
+
+
 def _fits_of_gemms(
-    part: Observations, target: Target, models: Sequence[CostModel]
+    part: Observations,
+    target: Target,
+    models: Sequence[CostModel],
+    scale: _Scale,
 ) -> dict[Family, KernelFit]:
     """Return the fits to a GPU's rows of GEMMs of one type: see `near_gemms`."""
     modelled = price(part.kernels.kernels, target, models)
     kernel_s = part.measured_s - part.offset_s
-    logs = np.log(kernel_s / modelled.seconds)
+    logs = np.log(kernel_s / modelled.seconds) - scale.log
     own = float(modelled.sigma_independent.mean())
-    sigmas = float(modelled.sigma_shared.mean()), own
+    sigmas = float(modelled.sigma_common.mean()), own
     noise = part.measured_s / kernel_s
-    return gemm_fits(part.kernels.kernels, logs, noise, sigmas)
+    found = gemm_fits(part.kernels.kernels, logs, noise, sigmas)
+    return {
+        family: attrs.evolve(
+            fit, values={**fit.values, SCALE: fit.values[SCALE] * scale.factor}
+        )
+        for family, fit in found.items()
+    }
 
 
 def _report(

@@ -20,7 +20,7 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import SOFTWARE, CostModel
+from perfc.costmodels.kernels import SOFTWARE, CostModel, Estimate, Texts
 from perfc.costmodels.pricing import (
     COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
@@ -29,6 +29,7 @@ from perfc.costmodels.pricing import (
     SESSION_OPS,
     SOFTWARE_OPS,
     TimedEstimate,
+    as_fitted,
     as_timed,
     measured_kernel,
     price_table,
@@ -239,7 +240,12 @@ class TablePricer:
             rows, table = _not_held(usable, signatures, target, skipped)
             if not len(rows):
                 continue
-            timed = stated(table, target, models, key.timing)
+            source = self.rows.source
+            sources = np.array(source.values)[source.at[rows]]
+            estimate = priced(table, target, models, sources)
+            timed = as_timed(
+                estimate.seconds, estimate.sigma, table, target, key.timing
+            )
             found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
         return found
 
@@ -332,21 +338,28 @@ def _not_held(
     return rows[others], table.take(np.flatnonzero(others))
 
 
-def stated(
+def priced(
     table: KernelTable,
     target: Target,
     models: Sequence[CostModel],
-    timing: str,
-    kernel_s: Floats | None = None,
-) -> TimedEstimate:
-    """Return the times that rows would measure by some models, and how sure they are.
+    sources: Texts | None = None,
+) -> Estimate:
+    """Return prices of rows, and how sure they are of the times that rows measured.
 
-    Kernels take *kernel_s*, if given, in place of what the models say.
+    Rows of a session whose other rows set the interval are not off by what sessions and
+    boards differ by.
+
+    Args:
+        table: What was measured.
+        target: The machine.
+        models: Those that price it.
+        sources: Who measured each row; None: those who measured the fitted ones.
+
     """
     estimate = price_table(table, target, models)
-    sigma = np.hypot(estimate.sigma_shared, estimate.sigma_independent)
-    seconds = estimate.seconds if kernel_s is None else kernel_s
-    return as_timed(seconds, sigma, table, target, timing)
+    if target.fits:
+        return estimate
+    return as_fitted(estimate, table, target, sources)
 
 
 def usable_rows(

@@ -81,6 +81,7 @@ class HostedLaunches:
         host_s: Seconds of each host task; NaN for device tasks.
         sigma_shared: Relative uncertainty that all host tasks share.
         sigma_independent: Relative uncertainty of each host task on its own.
+        profile: Whose host times they are.
 
     """
 
@@ -90,6 +91,7 @@ class HostedLaunches:
     host_s: NDArray[np.float64]
     sigma_shared: float
     sigma_independent: float
+    profile: str = ""
 
 
 HOSTED: AnnotationKey[tuple[HostedLaunches, ...]] = AnnotationKey(
@@ -249,6 +251,24 @@ CRITICAL_PATH: AnnotationKey[Path] = AnnotationKey("time.critical_path", Program
 
 
 @attrs.frozen
+class TimeFactor:
+    """One of the errors of a time, independent of the others.
+
+    Attributes:
+        factor: Why: `kernel`, `session`, `board`, `architecture`, `host`, ...
+        shared_with: What is off alike.
+        sigma: Standard deviation of the logarithm of the time, to the late side.
+        sigma_low: The same to the early side.
+
+    """
+
+    factor: str
+    shared_with: str
+    sigma: float
+    sigma_low: float
+
+
+@attrs.frozen
 class Interval:
     """A 90 % interval of the time of one iteration, and what makes it wide.
 
@@ -256,12 +276,14 @@ class Interval:
         low_s: 5th percentile.
         high_s: 95th percentile.
         device_share: Share of the variance due to device times, in [0, 1].
+        factors: What adds up to it, in quadrature of logarithms.
 
     """
 
     low_s: float
     high_s: float
     device_share: float
+    factors: tuple[TimeFactor, ...] = ()
 
 
 INTERVAL: AnnotationKey[Interval] = AnnotationKey("time.interval", Program)

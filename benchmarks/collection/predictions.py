@@ -218,7 +218,7 @@ def _sigma(seconds: Floats, costs: Estimate) -> float:
 
     """
     shared: defaultdict[str, float] = defaultdict(float)
-    moved: list[float] = (seconds * costs.sigma_shared).tolist()
+    moved: list[float] = (seconds * costs.sigma_common).tolist()
     for name, each in zip(costs.model, moved, strict=True):
         shared[name] += each
     own = float(np.linalg.norm(seconds * costs.sigma_independent))

@@ -21,7 +21,7 @@ from perfc.fitting.scores import (
     coverage,
     groups_of,
     known_target,
-    stated,
+    priced,
 )
 from perfc.measurements import MeasuredColumns
 
@@ -133,8 +133,10 @@ class Sample:
 
     def stated(self, models: Sequence[CostModel]) -> tuple[Floats, Flags, float]:
         """Return predicted times, which rows are inside 90 %, and its median width."""
-        timing = self.key.timing
-        timed = stated(self.table, self.target, models, timing, self.apart_s)
+        estimate = priced(self.table, self.target, models)
+        seconds = estimate.seconds if self.apart_s is None else self.apart_s
+        around = (self.table, self.target, self.key.timing)
+        timed = as_timed(seconds, estimate.sigma, *around)
         inside, width = coverage(timed.seconds, timed.sigma, self.measured_s)
         return timed.seconds, inside, width
 

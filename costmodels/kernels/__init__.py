@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         OneGroup,
     )
     from perfc.costmodels.kernels.protocol import (
+        OF_BOARDS,
+        OF_TARGET,
         SOFTWARE,
         CostModel,
         Estimate,
@@ -69,6 +71,8 @@ else:
             "protocol": (
                 "CostModel",
                 "Estimate",
+                "OF_BOARDS",
+                "OF_TARGET",
                 "Priced",
                 "Provenance",
                 "SOFTWARE",
@@ -84,6 +88,8 @@ __all__ = [
     "ARRAYS",
     "FLOATS",
     "NOWHERE",
+    "OF_BOARDS",
+    "OF_TARGET",
     "PERFC_ROWS",
     "SOFTWARE",
     "BringsBound",

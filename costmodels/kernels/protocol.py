@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.kernels.signatures import Floats
+from perfc.costmodels.kernels.signatures import Floats, Indices
 from perfc.costmodels.kernels.table import KernelTable
 from perfc.costmodels.machine import Target
 from perfc.ir.support import brief
@@ -28,6 +28,24 @@ class Provenance(enum.Enum):
     ASSUMED = "assumed"
 
 
+OF_TARGET = SESSION, BOARD, ARCHITECTURE, CLOCK = (
+    "session",
+    "board",
+    "architecture",
+    "clock",
+)
+"""Why kernels of one op and math mode are off together on a target, in the order of
+`Estimate.sigma_target`: its software and the day, the board of a chip, a chip without
+rows, and the clock under a power cap."""
+
+OF_BOARDS = [OF_TARGET.index(BOARD), OF_TARGET.index(ARCHITECTURE)]
+"""Reasons that a board has not which was measured itself."""
+
+
+def _sure(estimate: Estimate) -> Floats:
+    return np.zeros((len(OF_TARGET), len(estimate.seconds)))
+
+
 @attrs.frozen(eq=False)
 class Estimate:
     """What one model says of a table, row by row.
@@ -40,6 +58,9 @@ class Estimate:
         sigma_independent: Relative uncertainty of each kernel on its own.
         model: Name of the model, row by row.
         provenance: Where the number comes from, row by row.
+        sigma_target: Relative uncertainty by `OF_TARGET` that kernels of one op and
+            math mode share on this target, shape (4, rows); pricing puts it in
+            for perfc's own models.
 
     """
 
@@ -50,9 +71,35 @@ class Estimate:
     sigma_independent: Floats
     model: Sequence[str]
     provenance: Sequence[Provenance]
+    sigma_target: Floats = attrs.Factory(_sure, takes_self=True)
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def sigma_common(self) -> Floats:
+        """What each row shares with others, whatever the reason, shape (rows,)."""
+        of_target = np.square(self.sigma_target).sum(axis=0)
+        found: Floats = np.sqrt(np.square(self.sigma_shared) + of_target)
+        return found
+
+    @property
+    def sigma(self) -> Floats:
+        """All of each row's uncertainty, shape (rows,)."""
+        found: Floats = np.hypot(self.sigma_common, self.sigma_independent)
+        return found
+
+    def take(self, rows: Indices) -> Estimate:
+        """Return some of the rows."""
+        chosen = rows.tolist()
+        return Estimate(
+            self.seconds[rows],
+            self.sigma_shared[rows],
+            self.sigma_independent[rows],
+            [self.model[row] for row in chosen],
+            [self.provenance[row] for row in chosen],
+            self.sigma_target[:, rows],
+        )
 
 
 class Priced(NamedTuple):

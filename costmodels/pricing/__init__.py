@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         lower_bound_of_one,
     )
     from perfc.costmodels.pricing.calibrated import log_factors
+    from perfc.costmodels.pricing.fitted_sessions import as_fitted
     from perfc.costmodels.pricing.intervals import interval_rows, interval_sizes
     from perfc.costmodels.pricing.measured import (
         MEASURED,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
         measured_signature,
     )
     from perfc.costmodels.pricing.models import cost_models, find_cost_models
-    from perfc.costmodels.pricing.one_kernel import price_one, say_one
+    from perfc.costmodels.pricing.one_kernel import estimate_of, price_one, say_one
     from perfc.costmodels.pricing.select import price, price_table
     from perfc.costmodels.pricing.terms import terms_of
     from perfc.costmodels.pricing.timing import (
@@ -43,10 +44,11 @@ else:
         {
             "bound": ("at_least_bound_of_one", "lower_bound", "lower_bound_of_one"),
             "calibrated": ("log_factors",),
+            "fitted_sessions": ("as_fitted",),
             "intervals": ("interval_rows", "interval_sizes"),
             "measured": ("MEASURED", "measured_kernel", "measured_signature"),
             "models": ("cost_models", "find_cost_models"),
-            "one_kernel": ("price_one", "say_one"),
+            "one_kernel": ("estimate_of", "price_one", "say_one"),
             "select": ("price", "price_table"),
             "terms": ("terms_of",),
             "timing": (
@@ -75,11 +77,13 @@ __all__ = [
     "SESSION_OPS",
     "SOFTWARE_OPS",
     "TimedEstimate",
+    "as_fitted",
     "as_timed",
     "at_least_bound_of_one",
     "call_names",
     "call_seconds",
     "cost_models",
+    "estimate_of",
     "find_cost_models",
     "graph_gaps_s",
     "hidden_kernels",

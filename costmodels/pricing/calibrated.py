@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import machine
-from perfc.costmodels.kernels import Estimate, KernelTable, Provenance
+from perfc.costmodels.kernels import OF_BOARDS, Estimate, KernelTable, Provenance
 from perfc.costmodels.machine import NEAR_ROWS, SCALE, START, KernelFits, Target
 from perfc.ir import Kernel
 
@@ -23,11 +23,13 @@ def as_calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> E
     scale, start_s = np.ones(len(fits)), np.zeros(len(fits))
     shared = np.array(estimate.sigma_shared)
     own = np.array(estimate.sigma_independent)
+    of_target = estimate.sigma_target.copy()
     provenance = list(estimate.provenance)
     for row, fit in enumerate(fits):
         if fit is None:
             continue
         shared[row], own[row] = fit.sigma_shared, fit.sigma_independent
+        of_target[OF_BOARDS, row] = 0.0  # another day stays
         provenance[row] = Provenance.FITTED
         if fit.is_correction:
             scale[row] = fit.values[SCALE]
@@ -39,7 +41,7 @@ def as_calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> E
         f"{model}{NEAR_ROWS}{name}" if name else model
         for model, name in zip(estimate.model, names, strict=True)
     ]
-    return Estimate(seconds, shared, own, models, provenance)
+    return Estimate(seconds, shared, own, models, provenance, of_target)
 
 
 def log_factors(fits: KernelFits, kernels: Sequence[Kernel]) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ from perfc.costmodels.kernels import (
     OneGroup,
     OneSignature,
 )
-from perfc.costmodels.machine import SAME_KERNELS, Target
+from perfc.costmodels.machine import COLLECTIVES, SAME_KERNELS, Target
 from perfc.costmodels.pricing.listed import INTERVALS_BY, listed
 
 Z90 = constants("kernels").number("z90")
@@ -57,18 +57,75 @@ Stated: TypeAlias = tuple[float, float, float]
 _BY_TYPE = frozenset({"gemm"})
 """Ops whose kernels are others for each type: rows of one say nothing of another."""
 
+_BY_SMS = frozenset({"attention", "gemm"})
+"""Ops that networks correct, which hold on GPUs with as many SMs."""
 
-class _Found(NamedTuple):
-    """An interval, and whether the model's own stays where that is wider."""
+_OF_COPIES = {*COLLECTIVES, "memcpy"}
+"""Ops that no board's clock decides: links and the network do."""
+
+
+class Sigmas(NamedTuple):
+    """Uncertainty of one kernel, as `Estimate` has it."""
+
+    shared: float
+    own: float
+    session: float = 0.0
+    board: float = 0.0
+    architecture: float = 0.0
+
+
+class Elsewhere(NamedTuple):
+    """What kernels of an op are off besides, on another day and on another board.
+
+    Two of the three are of kernels of size 1, and fall with the root of the size: what
+    software, caches and clocks do to a kernel is a matter of microseconds.
+
+    Attributes:
+        session: All of one op and math mode alike, in another session.
+        board: The same on another board, whatever the size.
+        own: Each on its own: other software, other kernels.
+
+    """
+
+    session: float
+    board: float
+    own: float
+
+
+NOWHERE = Elsewhere(0.0, 0.0, 0.0)
+"""Errors of kernels in the session that was fitted, and of copies: none."""
+
+
+class Found(NamedTuple):
+    """An interval, and of what.
+
+    Attributes:
+        stated: What is known.
+        is_unseen: Whether it is of GPUs that were left out of the fit, which are other
+            boards, too.
+        is_least: Whether the model's own stays where that is wider.
+
+    """
 
     stated: Stated
-    is_least: bool
+    is_unseen: bool = False
+    is_least: bool = False
 
 
 class _Known(NamedTuple):
-    """Stated intervals by op and dtype: of the GPU, and of GPUs left out."""
+    """Stated intervals by op and dtype.
+
+    Attributes:
+        own: Of the GPU.
+        chip: Of GPUs with as many SMs of the same compute capability.
+        alike: Of all GPUs of that capability.
+        unseen: Of GPUs left out.
+
+    """
 
     own: Mapping[str, Stated]
+    chip: Mapping[str, Stated]
+    alike: Mapping[str, Stated]
     unseen: Mapping[str, Stated]
 
 
@@ -76,25 +133,88 @@ def with_intervals(
     estimate: Estimate, kernels: KernelTable, target: Target
 ) -> Estimate:
     """Put in what is known of the errors on *target*; else the model's own stay."""
-    known = _known(target)
-    if not any(known) or not len(kernels):
+    if not (target.device.runs_cuda and len(kernels)):
         return estimate
-    shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
-    for op, stored, (suffixes, rows, widths, spreads) in _groups_of(kernels, target):
-        if (found := _of(known, op, stored, suffixes)) is not None:
-            sizes = interval_sizes(estimate.seconds[rows], target)
-            factors = np.exp(np.log(sizes) * found.stated[2])
-            factors *= _some(widths, rows)
-            ours, theirs = found.stated[0] * factors, found.stated[1] * factors
+    known = target.once(known_intervals)
+    sizes = interval_sizes(estimate.seconds, target)
+    sigmas = _of_models(estimate, kernels, 1 / np.sqrt(sizes))
+    for op, stored, group in groups_of(kernels, target):
+        rows, spreads = group.rows, group.spreads
+        if (found := interval_named(known, op, stored, group.suffixes)) is not None:
+            widths = _some(group.widths, rows)
+            ours = stated_rows(found, sizes[rows], widths, elsewhere_of(op))
             if found.is_least:
-                wider = np.hypot(shared[rows], own[rows]) > np.hypot(ours, theirs)
-                ours = np.where(wider, shared[rows], ours)
-                theirs = np.where(wider, own[rows], theirs)
-            shared[rows], own[rows] = ours, theirs
+                wider = _whole(sigmas[:, rows]) > _whole(ours)
+                ours = np.where(wider, sigmas[:, rows], ours)
+            sigmas[:, rows] = ours
         if np.any(spreads):
             end = _some(spreads, rows) * (1 / Z90)
-            own[rows] = np.sqrt(own[rows] * own[rows] + end * end)
-    return attrs.evolve(estimate, sigma_shared=shared, sigma_independent=own)
+            sigmas[1, rows] = np.sqrt(sigmas[1, rows] * sigmas[1, rows] + end * end)
+    of_target = estimate.sigma_target.copy()
+    of_target[:OF_ROWS] = sigmas[2:]
+    return attrs.evolve(
+        estimate,
+        sigma_shared=sigmas[0],
+        sigma_independent=sigmas[1],
+        sigma_target=of_target,
+    )
+
+
+OF_ROWS = 3
+"""How many of `OF_TARGET` are stated here: all but the clock."""
+
+
+def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Floats:
+    """Return the sigmas that models say of themselves, as rows of `Sigmas`.
+
+    It is of all sessions and boards: of these is what they differ by, if that is less.
+    """
+    kinds, at = kernels.kinds
+    each = np.array([elsewhere_of(op) for op, _, _ in kinds])[at]
+    session, board = each[:, 0] * smaller, each[:, 1]
+    shared = estimate.sigma_shared
+    rest = shared * shared - (session * session + board * board)
+    left = np.sqrt(np.maximum(rest, 0.0))
+    none = np.zeros(len(kernels))
+    return np.stack([left, estimate.sigma_independent, session, board, none])
+
+
+def stated_rows(
+    found: Found, sizes: Floats, widths: Floats | float, elsewhere: Elsewhere
+) -> Floats:
+    """Return the sigmas stated of some kernels, as rows of `Sigmas`.
+
+    Args:
+        found: Their interval.
+        sizes: As `interval_sizes`, shape (rows,).
+        widths: How much wider each one's is, shape (rows,), or all are.
+        elsewhere: What they are off besides.
+
+    """
+    factors = np.exp(np.log(sizes) * found.stated[2]) * widths
+    shared, own = found.stated[0] * factors, found.stated[1] * factors
+    smaller, none = 1 / np.sqrt(sizes), np.zeros(len(sizes))
+    other, session = elsewhere.own * smaller, elsewhere.session * smaller
+    own = np.sqrt(own * own + other * other)
+    if found.is_unseen:
+        return np.stack([none, own, session, none, shared])
+    return np.stack([shared, own, session, none + elsewhere.board, none])
+
+
+def _whole(sigmas: Floats) -> Floats:
+    """Return all of each kernel's variance."""
+    found: Floats = np.square(sigmas).sum(axis=0)
+    return found
+
+
+@functools.cache
+def elsewhere_of(op: str) -> Elsewhere:
+    """Return the errors besides of kernels of an op where users are."""
+    if op in _OF_COPIES:
+        return NOWHERE
+    errors = constants("errors")
+    tables = map(errors.table, ("sigma_session", "sigma_board", "sigma_elsewhere"))
+    return Elsewhere(*(table.get(op, table["default"]) for table in tables))
 
 
 def _some(numbers: Floats | float, rows: Flags) -> Floats | float:
@@ -110,105 +230,168 @@ def interval_sizes(seconds: Floats, target: Target) -> Floats:
         target: Whose memory.
 
     """
-    found: Floats = np.clip(seconds * _sizes_per_s(target), *SIZES)
+    found: Floats = np.clip(seconds * target.once(_sizes_per_s), *SIZES)
     return found
 
 
 def _sizes_per_s(target: Target) -> float:
+    """Return how many `SIZE` its memory moves in a second."""
     return min(target.device.memory.bytes_per_s, FASTEST) / SIZE
 
 
-def _of(known: _Known, op: str, stored: str, suffixes: Sequence[str]) -> _Found | None:
+def interval_named(
+    known: _Known, op: str, stored: str, suffixes: Sequence[str]
+) -> Found | None:
     """Return the interval of the first name of which one is stated.
 
-    That of GPUs left out is taken by one that was measured, too, where its own rows are
-    of other types and the op has kernels by type.
+    Of the GPU, else of its chip, else of GPUs left out; None: what the model says. That
+    is so of kernels that no network corrects on a chip with other SMs, and on a GPU
+    that was measured in other types, unless the op has kernels by type.
     """
     by_type = op in _BY_TYPE
     types = [stored]
     if by_type and stored in SAME_KERNELS:
         types.append(SAME_KERNELS[stored])
-    for each in types:
-        for name in _names(op, each, suffixes):
-            if name in known.own:
-                return _Found(known.own[name], is_least=False)
+    names = [name for each in types for name in interval_names(op, each, suffixes)]
+    chip = known.chip if op in _BY_SMS else known.alike
+    for name in names:
+        if (stated := known.own.get(name) or chip.get(name)) is not None:
+            return Found(stated)
+    if any(name in known.alike for name in names):
+        return None
     if known.own and not by_type:
         return None
-    for each in types:
-        for name in _names(op, each, suffixes):
-            if name in known.unseen:
-                is_least = bool(known.own) or each != stored
-                return _Found(known.unseen[name], is_least=is_least)
+    first = interval_names(op, stored, suffixes)
+    for name in names:
+        if name in known.unseen:
+            is_least = bool(known.own) or name not in first
+            return Found(known.unseen[name], is_unseen=True, is_least=is_least)
     return None
 
 
-def _known(target: Target) -> _Known:
-    """Return the stated intervals: of the GPU, and of GPUs left out."""
-    intervals = fitted("intervals")
+def known_intervals(target: Target) -> _Known:
+    """Return the stated intervals: of the GPU, of others like it, and left out."""
+    intervals, device = fitted("intervals"), target.device
     measured: Mapping[str, Mapping[str, Stated]] = intervals["kernel"]
-    unseen: Mapping[str, Stated] = intervals["unseen"]
-    own = measured.get(target.device.name, {})
-    return _Known(own, unseen if target.device.runs_cuda else {})
+    chips: Mapping[str, tuple[str, int]] = intervals["chip"]
+    alike: dict[str, Stated] = {}
+    chip: dict[str, Stated] = {}
+    for gpu, (capability, sm_count) in chips.items():
+        if capability != device.compute_capability:
+            continue
+        _widen(alike, measured[gpu])
+        if sm_count == device.sm_count:
+            _widen(chip, measured[gpu])
+    return _Known(measured.get(device.name, {}), chip, alike, intervals["unseen"])
+
+
+def _widen(found: dict[str, Stated], more: Mapping[str, Stated]) -> None:
+    """Add what another GPU has; of two of a name, the wider one."""
+    for name, stated in more.items():
+        before = found.get(name, stated)
+        found[name] = max(before, stated, key=lambda each: math.hypot(*each[:2]))
 
 
 def interval_of(
     one: OneSignature, target: Target, seconds: float, said: tuple[float, float]
-) -> tuple[float, float]:
-    """Return shared and own of one kernel that lasts *seconds*; *said* by its model."""
+) -> Sigmas:
+    """Return the sigmas of one kernel that lasts *seconds*.
+
+    Args:
+        one: The kernel.
+        target: The GPU.
+        seconds: What it takes.
+        said: Shared and own, by its model.
+
+    """
+    find = target.once(_finder)
+    if find is None:
+        return Sigmas(*said)
+    elsewhere = elsewhere_of(one.op)
+    size = min(max(seconds * target.once(_sizes_per_s), _LEAST), _MOST)
+    smaller = 1 / math.sqrt(size)
+    sigmas = _of_model(said, smaller, elsewhere)
     if one.text("phase") != "forward":
-        return said
+        return sigmas
     group = _ALL_OF_ONE
     if (owner := INTERVALS_BY.get(one.op)) is not None:
         model = cast("BringsIntervals", listed(owner.model).model)
         brought = model.interval_group_of_one(one, target)
         if brought is None:
-            return said
+            return sigmas
         group = brought
     stored = one.math if one.math == "tf32" else one.kernel.dtype
-    find, sizes_per_s = target.once(_finder)
     found = find(one.op, stored, group.suffixes)
-    shared, own = (
-        said
-        if found is None
-        else _sized(found, seconds * sizes_per_s, group.width, said)
-    )
+    if found is not None:
+        factor = _factor(found, size) * group.width
+        ours = _stated(found, factor, smaller, elsewhere)
+        if not (found.is_least and _variance(sigmas) > _variance(ours)):
+            sigmas = ours
     if group.spread:
         end = group.spread * (1 / Z90)
-        own = FLOATS.sqrt(own * own + end * end)
-    return shared, own
+        sigmas = sigmas._replace(own=FLOATS.sqrt(sigmas.own * sigmas.own + end * end))
+    return sigmas
 
 
-def _sized(
-    found: _Found, size: float, width: float, said: tuple[float, float]
-) -> tuple[float, float]:
-    """Return shared and own of a kernel of a *size*, in `SIZE`, by what was found."""
-    shared, own, power = found.stated
-    size = min(max(size, _LEAST), _MOST)
-    factor = FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-    factor *= width
-    shared, own = shared * factor, own * factor
-    if found.is_least and math.hypot(*said) > math.hypot(shared, own):
-        return said
-    return shared, own
+def _of_model(
+    said: tuple[float, float], smaller: float, elsewhere: Elsewhere
+) -> Sigmas:
+    """Return the sigmas that a model says of itself; as `_of_models`."""
+    shared, own = said
+    session, board = elsewhere.session * smaller, elsewhere.board
+    rest = shared * shared - (session * session + board * board)
+    return Sigmas(FLOATS.sqrt(max(rest, 0.0)), own, session, board)
+
+
+def _factor(found: Found, size: float) -> float:
+    """Return by what a kernel of a size, in `SIZE`, is less sure than stated."""
+    power = found.stated[2]
+    return FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
+
+
+def _stated(
+    found: Found, factor: float, smaller: float, elsewhere: Elsewhere
+) -> Sigmas:
+    """Return the sigmas stated of one kernel; as `stated_rows`."""
+    shared, own = found.stated[0] * factor, found.stated[1] * factor
+    other, session = elsewhere.own * smaller, elsewhere.session * smaller
+    own = FLOATS.sqrt(own * own + other * other)
+    if found.is_unseen:
+        return Sigmas(0.0, own, session, architecture=shared)
+    return Sigmas(shared, own, session, elsewhere.board)
+
+
+def _variance(sigmas: Sigmas) -> float:
+    return math.fsum(sigma * sigma for sigma in sigmas)
 
 
 _ALL_OF_ONE = OneGroup(("",))
 
-_Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], _Found | None]
+_Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], Found | None]
 
 
-def _finder(target: Target) -> tuple[_Finder, float]:
-    """Return a lookup of intervals by op, type and group; and sizes per second."""
-    known = _known(target)
+def _finder(target: Target) -> _Finder | None:
+    """Return a lookup of intervals by op, type and group; None: what models say."""
+    if not target.device.runs_cuda:
+        return None
+    known = target.once(known_intervals)
 
     @functools.cache
-    def find(op: str, stored: str, suffixes: tuple[str, ...]) -> _Found | None:
-        return _of(known, op, stored, suffixes)
+    def find(op: str, stored: str, suffixes: tuple[str, ...]) -> Found | None:
+        return interval_named(known, op, stored, suffixes)
 
-    return find, _sizes_per_s(target)
+    return find
 
 
-def _names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:
+def interval_names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that the interval of a group may have, the first known counts.
+
+    Args:
+        op: Of the kernels.
+        stored: Their type.
+        suffixes: As `IntervalGroup`.
+
+    """
     return tuple(f"{op}{suffix} {stored}" for suffix in suffixes)
 
 
@@ -220,11 +403,11 @@ def call_sigma(kernels: KernelTable, target: Target, default: float) -> float:
 
 def interval_rows(kernels: KernelTable, target: Target) -> Iterator[tuple[str, Flags]]:
     """Yield the names of intervals, and which rows have each; some are like no row."""
-    for op, stored, group in _groups_of(kernels, target):
-        yield _names(op, stored, group.suffixes)[0], group.rows
+    for op, stored, group in groups_of(kernels, target):
+        yield interval_names(op, stored, group.suffixes)[0], group.rows
 
 
-def _groups_of(
+def groups_of(
     kernels: KernelTable, target: Target
 ) -> Iterator[tuple[str, str, IntervalGroup]]:
     """Yield op and type of kernels that err alike, and which they are.

@@ -24,7 +24,7 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.pricing.bound import at_least_bound_of_one
-from perfc.costmodels.pricing.intervals import interval_of
+from perfc.costmodels.pricing.intervals import Sigmas, interval_of
 from perfc.costmodels.pricing.listed import MEASURED_NAME, ListedModel
 from perfc.ir import Kernel
 from perfc.ir.support import is_built_in
@@ -34,8 +34,7 @@ class Said(NamedTuple):
     """What is said of one kernel; as a row of `Estimate`."""
 
     seconds: float
-    sigma_shared: float
-    sigma_independent: float
+    sigmas: Sigmas
     model: str
     provenance: Provenance
 
@@ -47,9 +46,19 @@ def price_one(
     said = say_one(OneSignature(kernel), target, models)
     if said is None:
         return None
-    columns = np.array(said[:3])
-    return Estimate(
-        columns[:1], columns[1:2], columns[2:], [said.model], [said.provenance]
+    return estimate_of([said])
+
+
+def estimate_of(said: Sequence[Said]) -> Estimate:
+    """Return what is said of each kernel as rows."""
+    columns = np.array([(one.seconds, *one.sigmas, 0.0) for one in said]).T
+    return Estimate(  # no clock is held down
+        columns[0],
+        columns[1],
+        columns[2],
+        [one.model for one in said],
+        [one.provenance for one in said],
+        columns[3:],
     )
 
 
@@ -74,9 +83,9 @@ def say_one(
     if found is None:
         return None
     seconds, shared, own, provenance = found
-    shared, own = interval_of(one, target, seconds, (shared, own))
+    sigmas = interval_of(one, target, seconds, (shared, own))
     seconds = at_least_bound_of_one(seconds, one, target)
-    return Said(seconds, shared, own, model.name, provenance)
+    return Said(seconds, sigmas, model.name, provenance)
 
 
 class _OneByOne(CostModel, Protocol):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import pricing
 from perfc.costmodels.kernels import (
+    OF_TARGET,
     ColumnTable,
     CostModel,
     Estimate,
@@ -91,10 +92,7 @@ def _price_one_by_one(
     if not priced:
         return
     rows = np.array([row for row, each in zip(few, said, strict=True) if each])
-    seconds, shared, own = np.array([each[:3] for each in priced]).T
-    models_of = [each.model for each in priced]
-    sources = [each.provenance for each in priced]
-    result.put(rows, Estimate(seconds, shared, own, models_of, sources))
+    result.put(rows, pricing.estimate_of(priced))
     todo.done(rows)
 
 
@@ -239,6 +237,7 @@ class _Result:
     sigma_independent: Floats
     model: list[str]
     provenance: list[Provenance]
+    sigma_target: Floats
 
     @classmethod
     def of(cls, rows: int) -> _Result:
@@ -248,12 +247,14 @@ class _Result:
             np.empty(rows),
             [""] * rows,
             [Provenance.ASSUMED] * rows,
+            np.empty((len(OF_TARGET), rows)),
         )
 
     def put(self, rows: Indices, estimate: Estimate) -> None:
         self.seconds[rows] = estimate.seconds
         self.sigma_shared[rows] = estimate.sigma_shared
         self.sigma_independent[rows] = estimate.sigma_independent
+        self.sigma_target[:, rows] = estimate.sigma_target
         if len(rows) == len(self.model):
             self.model, self.provenance = [*estimate.model], [*estimate.provenance]
             return
@@ -269,6 +270,7 @@ class _Result:
             self.sigma_independent,
             self.model,
             self.provenance,
+            self.sigma_target,
         )
 
 

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.timing.compared_times import (
+        TimeErrors,
+        errors_of_interval,
+        probabilities_best,
+        probability_shorter,
+        time_errors,
+    )
     from perfc.passes.timing.contention import Competition, solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
+    from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
     from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
+        ErrorParts,
+        OwnEffects,
         TimeInterval,
         interval_of,
         shared_effects,
@@ -45,6 +55,7 @@ else:
             "contention": ("Competition", "solve_contended"),
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
+            "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
@@ -59,7 +70,20 @@ else:
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
-            "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
+            "compared_times": (
+                "TimeErrors",
+                "errors_of_interval",
+                "probabilities_best",
+                "probability_shorter",
+                "time_errors",
+            ),
+            "time_interval": (
+                "ErrorParts",
+                "OwnEffects",
+                "TimeInterval",
+                "interval_of",
+                "shared_effects",
+            ),
             "timeline": (
                 "TIMELINE",
                 "TimeConstants",
@@ -77,12 +101,16 @@ __all__ = [
     "Change",
     "Competition",
     "CriticalPath",
+    "ErrorFactors",
+    "ErrorParts",
     "KernelCost",
     "Overhead",
+    "OwnEffects",
     "Question",
     "StreamSchedule",
     "SustainedClock",
     "TimeConstants",
+    "TimeErrors",
     "TimeInterval",
     "Timeline",
     "Window",
@@ -90,17 +118,21 @@ __all__ = [
     "arrivals",
     "demands_of",
     "detail_mask",
+    "errors_of_interval",
     "finish_s",
     "host_launches",
     "interval_of",
     "kernel_numbers",
     "link_graphs",
+    "probabilities_best",
+    "probability_shorter",
     "share",
     "shared_effects",
     "solve",
     "solve_contended",
     "solve_many",
     "task_mask",
+    "time_errors",
     "times_of_windows",
     "with_waits",
 ]

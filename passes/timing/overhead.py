@@ -161,6 +161,7 @@ def host_launches(
         hosting.host_s(),
         profile.sigma_shared,
         profile.sigma_independent,
+        profile.name,
     )
     if graph.complete:
         hosted.graph.complete = True
@@ -187,4 +188,5 @@ def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
         np.array(host_seconds(graph, profile)),
         profile.sigma_shared,
         profile.sigma_independent,
+        profile.name,
     )

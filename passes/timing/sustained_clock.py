@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfc import costmodels
 from perfc.costmodels import Estimate, KernelTable, Target
+from perfc.costmodels.kernels import OF_TARGET
 from perfc.ir import AnyKey, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
@@ -237,11 +238,10 @@ def _scheduled(
 def _slowed(cost: Estimate, board: _Board, limit_watts: float) -> Estimate:
     """Return prices under a limit, longer and less certain."""
     at = board.draws.at(limit_watts)
-    return attrs.evolve(
-        cost,
-        seconds=cost.seconds * at.slowdown,
-        sigma_shared=np.hypot(cost.sigma_shared, at.sigma),
-    )
+    of_target = cost.sigma_target.copy()
+    of_target[OF_TARGET.index("clock")] = at.sigma
+    seconds = cost.seconds * at.slowdown
+    return attrs.evolve(cost, seconds=seconds, sigma_target=of_target)
 
 
 def _say(

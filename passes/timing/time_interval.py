@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import ClassVar, TypeVar
 
 import attrs
@@ -22,7 +23,9 @@ from perfc.passes.facts import (
     SCHEDULE,
     HostedLaunches,
     Interval,
+    TimeFactor,
 )
+from perfc.passes.timing.error_factors import ErrorFactors, Factor
 from perfc.passes.timing.task_durations import Sources, sources
 from perfc.passes.timing.timeline import TIMELINE, Timeline, finish_s
 
@@ -33,6 +36,12 @@ Indices = NDArray[np.intp]
 _Z = 1.6448536269514722
 """95th percentile of the standard normal distribution."""
 
+
+HOST, KERNEL = "host", "kernel"
+"""Factors of host times, and of each kernel by itself."""
+
+ALONE = _HOST_ALONE, _KERNEL_ALONE = "every host time alone", "launches of one kernel"
+"""What is off alike, of errors that most tasks have each their own of."""
 
 _MOST = 1 - 2.0**-52
 """A time can fall by no more than this share: the low end stays above 0."""
@@ -46,10 +55,10 @@ class TimeInterval(Pass):
     source states, launch latencies and gaps as exact. Two kinds of error add up,
     in quadrature of their effects on the logarithm of the time, each side alone:
 
-    - What all host times share, and what the kernels of each cost model share. The
+    - What all host times share, and what kernels share (`error_factors`). The
       timeline is solved again with host times, or device times, at their 95th or
       5th percentile, so that a bottleneck that moves between host and device is
-      seen. Cost models err independently: each is moved in proportion to its part
+      seen. Factors err independently: each is moved in proportion to its part
       in the uncertainty of the summed device time (the design point of a
       first-order reliability analysis), which is quadrature for that sum. Where
       host and device are balanced, lowering one of them has no effect, yet both
@@ -80,34 +89,72 @@ class TimeInterval(Pass):
         found = [sources(graph) for graph in timeline.graphs]
         host = _host(timeline, hosted, found)
         costs = ctx.get(KERNEL_COST, program)
-        device = _device(timeline, costs, found)
+        device = _device(timeline, costs, found, ctx.target.device.name)
         shared = _moved_timeline(timeline, path.time_s, duration_s, host, device)
         on_path = np.zeros(len(duration_s), dtype=np.bool_)
         on_path[path.task_numbers] = True
-        host_own = _own_effects(host, duration_s, on_path)
-        device_own = _own_effects(device, duration_s, on_path)
-        interval = interval_of(path.time_s, shared, host_own, device_own)
-        ctx.set(INTERVAL, program, interval)
+        chosen = on_path[host.task]
+        seconds = duration_s[host.task[chosen]]
+        host_own = _own_effects(seconds, host.own[chosen])
+        device_own = _own_effects(*device.own_seconds(duration_s, on_path))
+        shares = device.factors.shares(device.seconds(duration_s))
+        parts = ErrorParts(shared, shares, host_own, device_own, _host_names(hosted))
+        ctx.set(INTERVAL, program, interval_of(path.time_s, parts))
 
 
 @attrs.frozen(eq=False)
-class _Estimated:
-    """The tasks of host or device that take as long as some model says.
+class _Host:
+    """Host tasks that take as long as a profile says, each with an error of its own.
 
     Attributes:
         task: Flat numbers.
-        model: Number of the model; its tasks share one error.
-        shared: Sigma of that error.
-        signature: Number of the signature; its tasks share another error.
-        own: Sigma of that one.
+        shared: Sigma of the error that all share.
+        own: Sigma of each one's.
 
     """
 
     task: Indices
-    model: Indices
     shared: Floats
+    own: Floats
+
+
+@attrs.frozen(eq=False)
+class _Device:
+    """Kernels, copies and collectives that take as long as models say.
+
+    Attributes:
+        task: Flat numbers.
+        kernel: The distinct kernel of each, class after class.
+        factors: What kernels share.
+        signature: Of each kernel: equal ones of several classes have one error.
+        own: Sigma of that, by kernel.
+
+    """
+
+    task: Indices
+    kernel: Indices
+    factors: ErrorFactors
     signature: Indices
     own: Floats
+
+    def seconds(self, duration_s: Floats) -> Floats:
+        """Return the seconds of all launches of each kernel, shape (kernels,)."""
+        count = len(self.own)
+        found = np.bincount(self.kernel, duration_s[self.task], minlength=count)
+        return np.asarray(found, dtype=np.float64)
+
+    def own_seconds(
+        self, duration_s: Floats, on_path: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats]:
+        """Return the seconds on the path of each signature, and its own sigma."""
+        chosen = on_path[self.task]
+        kernel = self.kernel[chosen]
+        signature = self.signature[kernel]
+        found = np.bincount(signature, duration_s[self.task[chosen]])
+        seconds = np.asarray(found, dtype=np.float64)
+        sigma = np.zeros(len(seconds))
+        sigma[signature] = self.own[kernel]
+        return seconds, sigma
 
 
 @attrs.frozen
@@ -118,60 +165,84 @@ class SharedEffects:
         host_up_s: Later, if the host is slower.
         device_up_s: Later, if the device is slower.
         down_s: Earlier, if both are faster.
+        host_down_s: Earlier, if the host is faster.
+        device_down_s: Earlier, if the device is faster.
 
     """
 
     host_up_s: float
     device_up_s: float
     down_s: float
+    host_down_s: float = 0.0
+    device_down_s: float = 0.0
 
 
 @attrs.frozen
-class _Own:
+class OwnEffects:
     """Seconds by which errors that are not shared move a time."""
 
     up_s: float
     down_s: float
 
 
-_NONE = _Own(0.0, 0.0)
+NO_EFFECTS = OwnEffects(0.0, 0.0)
+
+
+@attrs.frozen(eq=False)
+class ErrorParts:
+    """What moves a time.
+
+    Attributes:
+        shared: What all host times share, and what kernels do.
+        shares: Of each factor, in the variance of what kernels share.
+        host: What each host time is off alone.
+        device: What each kernel is off alone.
+        host_name: Whose host times they are.
+
+    """
+
+    shared: SharedEffects
+    shares: Mapping[Factor, float]
+    host: OwnEffects = NO_EFFECTS
+    device: OwnEffects = NO_EFFECTS
+    host_name: str = ""
+
+
+def _host_names(hosted: Sequence[HostedLaunches]) -> str:
+    """Return whose times host tasks have: one profile's, of all classes."""
+    return ", ".join(dict.fromkeys(h.profile for h in hosted if h.profile))
 
 
 def _host(
     timeline: Timeline, hosted: Sequence[HostedLaunches], found: Sequence[Sources]
-) -> _Estimated:
-    """Host tasks: one model, and every task its own signature."""
+) -> _Host:
     counts = [len(f.host) for f in found]
-    task = _joined([f.host + o for f, o in zip(found, timeline.offsets, strict=True)])
-    return _Estimated(
-        task,
-        np.zeros(len(task), dtype=np.intp),
+    return _Host(
+        _joined([f.host + o for f, o in zip(found, timeline.offsets, strict=True)]),
         _repeated([h.sigma_shared for h in hosted], counts),
-        np.arange(len(task)),
         _repeated([h.sigma_independent for h in hosted], counts),
     )
 
 
 def _device(
-    timeline: Timeline, costs: Sequence[Estimate], found: Sequence[Sources]
-) -> _Estimated:
-    """Kernels, copies and collectives."""
-    models: dict[str, int] = {}
+    timeline: Timeline,
+    costs: Sequence[Estimate],
+    found: Sequence[Sources],
+    where: str,
+) -> _Device:
     signatures: dict[Kernel, int] = {}
-    model = [_numbers(models, cost.model) for cost in costs]
+    kernels = [graph.kernels for graph in timeline.graphs]
+    firsts = [0, *accumulate(map(len, kernels))]
     if len(costs) == 1:  # no other class has the same signatures
-        signature = [np.arange(len(costs[0]))]
+        signature = np.arange(len(costs[0]))
     else:
-        signature = [_numbers(signatures, graph.kernels) for graph in timeline.graphs]
-    kernel = [f.kernel for f in found]
-    return _Estimated(
+        signature = _joined([_numbers(signatures, table) for table in kernels])
+    return _Device(
         _joined([f.device + o for f, o in zip(found, timeline.offsets, strict=True)]),
-        _joined([m[k] for m, k in zip(model, kernel, strict=True)]),
-        np.concatenate([c.sigma_shared[k] for c, k in zip(costs, kernel, strict=True)]),
-        _joined([s[k] for s, k in zip(signature, kernel, strict=True)]),
-        np.concatenate(
-            [c.sigma_independent[k] for c, k in zip(costs, kernel, strict=True)]
-        ),
+        _joined([f.kernel + n for f, n in zip(found, firsts, strict=False)]),
+        ErrorFactors.of(costs, kernels, where),
+        signature,
+        np.concatenate([cost.sigma_independent for cost in costs]),
     )
 
 
@@ -195,11 +266,13 @@ def _moved_timeline(
     timeline: Timeline,
     time_s: float,
     duration_s: Floats,
-    host: _Estimated,
-    device: _Estimated,
+    host: _Host,
+    device: _Device,
 ) -> SharedEffects:
-    host_sigma = _design_point(host, duration_s)
-    device_sigma = _design_point(device, duration_s)
+    host_sigma, device_sigma = np.zeros((2, len(duration_s)))
+    host_sigma[host.task] = host.shared
+    moves = device.factors.moves(device.seconds(duration_s))
+    device_sigma[device.task] = moves[device.kernel]
 
     def moved(host_z: float, device_z: float) -> float:
         moved_s = host_z * host_sigma
@@ -230,48 +303,56 @@ def shared_effects(moved: Callable[[float, float], float]) -> SharedEffects:
     if not (host_up or device_up):
         return SharedEffects(0.0, 0.0, 0.0)
     if not (host_up and device_up):
-        return SharedEffects(host_up, device_up, host_down + device_down)
+        down = host_down + device_down
+        return SharedEffects(host_up, device_up, down, host_down, device_down)
     both = max(-moved(-_Z, -_Z), 0.0)
     down = max(math.hypot(host_down, device_down), both / math.sqrt(2))
-    return SharedEffects(host_up, device_up, min(down, both))
+    down = min(down, both)
+    return SharedEffects(host_up, device_up, down, host_down, device_down)
 
 
-def _design_point(rows: _Estimated, duration_s: Floats) -> Floats:
-    """Return how far each task moves when the sum of all moves by one sigma.
-
-    The unit is the logarithm of the task's duration.
-    """
-    weight = np.bincount(rows.model, duration_s[rows.task] * rows.shared)
-    total = math.hypot(*weight)
-    sigma = np.zeros(len(duration_s))
-    if total:
-        sigma[rows.task] = rows.shared * (weight / total)[rows.model]
-    return sigma
-
-
-def _own_effects(
-    rows: _Estimated, duration_s: Floats, on_path: NDArray[np.bool_]
-) -> _Own:
-    chosen = on_path[rows.task]
-    signature = rows.signature[chosen]
-    seconds = np.bincount(signature, duration_s[rows.task[chosen]])
-    sigma = np.zeros(len(seconds))
-    sigma[signature] = rows.own[chosen]
+def _own_effects(seconds: Floats, sigma: Floats) -> OwnEffects:
     up, down = seconds * np.expm1(_Z * sigma), seconds * np.expm1(-_Z * sigma)
-    return _Own(math.sqrt(up @ up), math.sqrt(down @ down))
+    return OwnEffects(math.sqrt(up @ up), math.sqrt(down @ down))
 
 
-def interval_of(
-    time_s: float, shared: SharedEffects, host: _Own = _NONE, device: _Own = _NONE
-) -> Interval:
+def interval_of(time_s: float, parts: ErrorParts) -> Interval:
     """Return the 90 % interval of a time above 0, effects added in quadrature."""
+    shared, host, device = parts.shared, parts.host, parts.device
     up = [shared.host_up_s, host.up_s, shared.device_up_s, device.up_s]
     logs = [math.log1p(effect / time_s) for effect in up]
     down = [shared.down_s, host.down_s, device.down_s]
-    low = math.hypot(*(math.log1p(-min(d / time_s, _MOST)) for d in down))
+    lows = [-math.log1p(-min(effect / time_s, _MOST)) for effect in down]
     variance = math.fsum(log * log for log in logs)
     return Interval(
-        time_s * math.exp(-low),
+        time_s * math.exp(-math.hypot(*lows)),
         time_s * math.exp(math.sqrt(variance)),
         (logs[2] ** 2 + logs[3] ** 2) / variance if variance else 0.0,
+        tuple(_factors(parts, logs, lows)),
     )
+
+
+def _factors(
+    parts: ErrorParts, logs: Sequence[float], lows: Sequence[float]
+) -> Iterator[TimeFactor]:
+    """Yield the factors of a time: what is shared, then what each is off alone."""
+    host, host_own, device, device_own = (log / _Z for log in logs)
+    low, host_low, device_low = (log / _Z for log in lows)
+    by_host = _host_share(parts.shared)
+    on_host = low * math.sqrt(by_host)
+    found = [TimeFactor(HOST, parts.host_name, host, on_host)]
+    for (name, shared_with), share in parts.shares.items():
+        part = math.sqrt(share)
+        under = low * math.sqrt(1 - by_host) * part
+        found.append(TimeFactor(name, shared_with, device * part, under))
+    found.append(TimeFactor(HOST, _HOST_ALONE, host_own, host_low))
+    found.append(TimeFactor(KERNEL, _KERNEL_ALONE, device_own, device_low))
+    yield from (each for each in found if each.sigma or each.sigma_low)
+
+
+def _host_share(shared: SharedEffects) -> float:
+    """Return the share of the host in how much earlier a time may be."""
+    one, other = shared.host_down_s**2, shared.device_down_s**2
+    if not one + other:  # they are balanced: neither alone makes it earlier
+        one, other = shared.host_up_s**2, shared.device_up_s**2
+    return one / (one + other) if one + other else 0.0

@@ -10,6 +10,7 @@ from itertools import accumulate
 import attrs
 
 from perfc.ir import Diagnostic
+from perfc.passes.timing import TimeErrors
 from perfc.planning.plans import grades
 from perfc.planning.strategies.strategy import Strategy
 
@@ -47,6 +48,7 @@ class StrategyPrice:
         limit_bytes: What it may need.
         energy_j: Of the step, all boards together; None if that is not known.
         diagnostics: Remarks on the model spread so.
+        errors: What the time of a sample is off; None if nobody knows.
 
     """
 
@@ -63,6 +65,7 @@ class StrategyPrice:
     limit_bytes: float
     energy_j: float | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
+    errors: TimeErrors | None = None
 
     @property
     def samples_per_s(self) -> float:

@@ -312,7 +312,7 @@ def test_a_board_without_power_convolves_below_its_boost_clock() -> None:
 
 
 def test_every_model_says_who_and_how_sure() -> None:
-    """Each row names its model, its provenance and two uncertainties."""
+    """Each row names its model, its provenance and its uncertainties."""
     kernels = [
         gemm(512, 512, 512),
         conv(64, 64, 56, kernel=3),
@@ -335,4 +335,4 @@ def test_every_model_says_who_and_how_sure() -> None:
         ("roofline", Provenance.ASSUMED),
     ] == list(zip(priced.model, priced.provenance, strict=True))
     assert 6 == int(priced.sigma_independent.argmax())
-    assert min(priced.sigma_shared) > 0
+    assert min(priced.sigma_common) > 0

@@ -162,13 +162,24 @@ def test_a_profile_changes_the_digest(tmp_path: Path) -> None:
     assert load_target("v100").spec_sha256 not in {one, other}
 
 
-def test_too_few_rows_keep_what_perfc_ships() -> None:
-    """Four rows of a family are no fit, and the table says so."""
-    rows = [row for row in gemms("v100", _as_perfc) if row.split == "fit"][:4]
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_few_rows_of_a_gpu_say_its_factor_alone(slower: float) -> None:
+    """Four rows of a type are no fit: a factor, as far as it is likely."""
+
+    def measured_s(_: Kernel, seconds: float) -> float:
+        return slower * seconds
+
+    rows = [row for row in gemms("v100", measured_s) if row.split == "fit"][:4]
     found = calibrate_rows(rows)
 
     assert found.device is not None
-    assert () == found.device.fits
+    (fit,) = found.device.fits
+    assert fit.values["start_us"] == 0
+    assert 0.7 * math.log(slower) <= math.log(fit.values["scale"])
+    assert fit.values["scale"] <= slower
+    assert fit.near is None
+    shipped = price([kernel_of(rows[0])], load_target("v100"), cost_models())
+    assert fit.sigma_shared < shipped.sigma_common[0]
     assert any("no held-out row" in line for line in summary(found))
 
 

@@ -43,17 +43,20 @@ def result(named: tuple[str, VerbResult]) -> VerbResult:
     return named[1]
 
 
+CHANCE = "probability_best"
+
+
 def test_rows_are_a_table(result: VerbResult) -> None:
     """Each row has the keys of the first, and a key says its unit."""
     cells = [cell for row in result.rows for cell in row.items()]
     floats = {key for key, value in cells if isinstance(value, float)}
 
     assert 1 == len({tuple(row) for row in result.rows})
-    assert set() == {key for key in floats if not _UNITS.search(key)}
+    assert set() == {key for key in floats if not _UNITS.search(key)} - {CHANCE}
 
 
 def test_plans_are_ranked_as_rows_are(named: tuple[str, VerbResult]) -> None:
-    """Reports and sweeps rank none. Others have a plan a row; the best is not known."""
+    """Reports and sweeps rank none. Others have a plan a row; one priced is best."""
     name, result = named
     rows = () if name in {"report", "sweep"} else result.rows
     fields = [field.name for field in attrs.fields(PricedPlan)]
@@ -63,7 +66,10 @@ def test_plans_are_ranked_as_rows_are(named: tuple[str, VerbResult]) -> None:
         plan.name for plan in result.plans
     ]
     assert [row["step_us"] for row in rows] == [plan.time_us for plan in result.plans]
-    assert all(plan.probability_best is None for plan in result.plans)
+    chances = [plan.probability_best for plan in result.plans]
+    known = [chance for chance in chances if chance is not None]
+    assert not known or sum(known) == pytest.approx(1.0)
+    assert bool(known) == (name not in {"report", "madmax", "sweep"})
     assert [plan.to_dict() for plan in result.plans] == [
         {key: plan[key] for key in fields} for plan in listed
     ]

@@ -81,7 +81,7 @@ def model_row(cost: Estimate, row: int) -> ModelRow:
     """Return a row of an estimate, as its model says it."""
     return ModelRow(
         float(cost.seconds[row]),
-        float(cost.sigma_shared[row]),
+        float(cost.sigma_common[row]),
         float(cost.sigma_independent[row]),
         cost.model[row],
     )

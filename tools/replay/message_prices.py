@@ -119,7 +119,7 @@ def _priced(kernels: Mapping[int, Kernel], target: Target) -> dict[int, SentPric
     cost = price(distinct, target, find_cost_models()[0])
     rows = zip(
         cost.seconds.tolist(),
-        cost.sigma_shared.tolist(),
+        cost.sigma_common.tolist(),
         cost.sigma_independent.tolist(),
         strict=True,
     )

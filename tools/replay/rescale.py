@@ -175,7 +175,7 @@ class Rescaling:
         same = self.same_host or target.name == self.origin.target.name
         unknown = host_uncertainty(recorded, self.host, same_host=same)
         sigma = math.hypot(_sigma(self.ops, scaled), ANOTHER_DAY)
-        return find_intervals(expected, unknown, sigma, again)
+        return find_intervals(expected, unknown, sigma, target.name, again)
 
     def _priced(self, target: Target) -> tuple[TracePrices, dict[int, Typical]]:
         """Return prices there, and the ratios of typical ops."""

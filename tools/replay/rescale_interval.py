@@ -14,9 +14,11 @@ from collections.abc import Callable
 import attrs
 
 from perfc.costmodels import HostProfile, load_profile
+from perfc.costmodels.machine import ANOTHER_DAY
+from perfc.fitting.scores import Z90
 from perfc.fitting.trace_host import host_times, session_sigma
 from perfc.passes.facts import Interval
-from perfc.passes.timing import interval_of, shared_effects
+from perfc.passes.timing import ErrorParts, OwnEffects, interval_of, shared_effects
 from perfc.tools.replay.replay import Replayed, host_seconds
 from perfc.traces import Recorded
 
@@ -92,6 +94,7 @@ def find_intervals(
     expected: Replayed,
     host: HostUncertainty,
     device_sigma: float,
+    where: str,
     again: Callable[[float, float], Replayed],
 ) -> Intervals:
     """Return the intervals of what is expected.
@@ -100,6 +103,7 @@ def find_intervals(
         expected: The trace on the other GPU.
         host: What is not known of its host.
         device_sigma: Relative uncertainty of all the device's time.
+        where: Name of the other GPU.
         again: Runs it again with the logarithms of all host times, and of all device
             times, moved by so much.
 
@@ -110,12 +114,20 @@ def find_intervals(
         known_us = time_us(expected)
         if not known_us > 0:
             return Interval(known_us * _SECONDS, known_us * _SECONDS, 0.0)
+        known_s = known_us * _SECONDS
 
         def moved(host_z: float, device_z: float) -> float:
             there = runs(host_z * host.sigma, device_z * device_sigma)
-            return (time_us(there) - known_us) * _SECONDS
+            return time_us(there) * _SECONDS - known_s
 
-        return interval_of(known_us * _SECONDS, shared_effects(moved))
+        kernels = {("device", f"kernels carried over to {where}"): 1.0}
+        parts = ErrorParts(
+            shared_effects(moved),
+            kernels,
+            device=_again(known_s),
+            host_name="the host",
+        )
+        return interval_of(known_s, parts)
 
     numbers = range(len(expected.steps))
     return Intervals(
@@ -124,6 +136,12 @@ def find_intervals(
         host,
         device_sigma,
     )
+
+
+def _again(seconds: float) -> OwnEffects:
+    """Return the difference of a step that is run again, whatever is known of it."""
+    moved = Z90 * ANOTHER_DAY
+    return OwnEffects(seconds * math.expm1(moved), -seconds * math.expm1(-moved))
 
 
 def _step_us(number: int, run: Replayed) -> float:

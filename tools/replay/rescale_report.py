@@ -11,9 +11,10 @@ import attrs
 
 from perfc.ir import Diagnostic
 from perfc.passes.facts import Interval
+from perfc.passes.timing import errors_of_interval, probabilities_best
 from perfc.tools.replay.replay_report import diagnostic_json
 from perfc.tools.replay.rescale import Method, Rescaled, Rescaling
-from perfc.tools.reports import columns_text
+from perfc.tools.reports import columns_text, format_percent
 
 SCHEMA = "perfc.rescale/1"
 
@@ -43,15 +44,36 @@ def rescale_json(
         },
         "method": rescaling.method.value,
         "targets": [
-            _target(rescaling, one) | (_kernels_json(rescaling, one) if verbose else {})
-            for one in rescaled
+            _target(rescaling, one, chance)
+            | (_kernels_json(rescaling, one) if verbose else {})
+            for one, chance in zip(rescaled, _chances(rescaled), strict=True)
         ],
         "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, rescaled)],
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
+_LEAST_US = 1e-3
+"""Time of a trace that does nothing, of which no ratio is asked."""
+
+
+def _chances(rescaled: Sequence[Rescaled]) -> list[float]:
+    """Return how probable it is that a trace is the fastest on each target.
+
+    Other hosts err together, as it is not said which they are; kernels do not, as they
+    are carried over to each GPU by models of that one.
+    """
+    return probabilities_best(
+        [
+            errors_of_interval(
+                max(one.replayed.simulated_us, _LEAST_US) * 1e-6, one.intervals.total
+            )
+            for one in rescaled
+        ]
+    )
+
+
+def _target(rescaling: Rescaling, one: Rescaled, chance: float) -> dict[str, Any]:
     expected, intervals = one.replayed, one.intervals
     return {
         "target": one.target.name,
@@ -64,6 +86,7 @@ def _target(rescaling: Rescaling, one: Rescaled) -> dict[str, Any]:
             "device": intervals.device_sigma,
             "device_share": intervals.total.device_share,
         },
+        "probability_best": chance,
         "speedup": _speedup(expected.measured_us, expected.simulated_us),
         "gpu_active_us": expected.gpu_active_us,
         "methods": _methods(rescaling, one),
@@ -234,14 +257,16 @@ def rescale_text(
 def _times_text(rescaling: Rescaling, rescaled: Sequence[Rescaled]) -> str:
     origin = rescaling.origin.target.name
     header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
-    rows: list[tuple[str, ...]] = [header]
-    for one in rescaled:
+    several = len(rescaled) > 1
+    rows: list[tuple[str, ...]] = [(*header, "is best") if several else header]
+    for one, chance in zip(rescaled, _chances(rescaled), strict=True):
         expected, intervals = one.replayed, one.intervals
         whole = (expected.measured_us, expected.simulated_us)
-        rows.append((one.target.name, "all", *_cells(whole, intervals.total)))
+        best = (format_percent(chance),) if several else ()
+        rows.append((one.target.name, "all", *_cells(whole, intervals.total), *best))
         for step, interval in zip(expected.steps, intervals.steps, strict=True):
             times = (step.measured_us, step.simulated_us)
-            rows.append(("", step.name, *_cells(times, interval)))
+            rows.append(("", step.name, *_cells(times, interval), *("",) * several))
     return columns_text(rows)
 
 

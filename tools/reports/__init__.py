@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.tools.reports.comparison import compared, comparison_text
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         format_us,
     )
     from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
-    from perfc.tools.reports.priced_plan import PricedPlan
+    from perfc.tools.reports.priced_plan import PricedPlan, with_probabilities
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
@@ -30,6 +31,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "comparison": ("compared", "comparison_text"),
             "exporter": ("Exporter", "find_exporter"),
             "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
@@ -41,7 +43,7 @@ else:
                 "format_us",
             ),
             "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
-            "priced_plan": ("PricedPlan",),
+            "priced_plan": ("PricedPlan", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
@@ -64,6 +66,8 @@ __all__ = [
     "VerbResult",
     "bubble_s",
     "columns_text",
+    "compared",
+    "comparison_text",
     "find_exporter",
     "format_bytes",
     "format_json",
@@ -74,4 +78,5 @@ __all__ = [
     "kernel_limit",
     "memory_timeline",
     "print_analysis",
+    "with_probabilities",
 ]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import attrs
+
+from perfc.passes.timing import TimeErrors, probabilities_best
+from perfc.tools.reports.numbers import format_percent
 
 Json: TypeAlias = dict[str, Any]
 
@@ -20,7 +24,7 @@ class PricedPlan:
         time_us_p95: 95th percentile.
         energy_j: Of a step, all boards together.
         peak_memory_bytes: Of the device that needs most.
-        probability_best: That no other plan is faster.
+        probability_best: That no other plan of those that fit is faster.
 
     """
 
@@ -35,3 +39,30 @@ class PricedPlan:
     def to_dict(self) -> Json:
         """Return an entry of `plans` of a document."""
         return attrs.asdict(self)
+
+    @property
+    def chance(self) -> str:
+        """How probable it is that no other plan is faster, for a table."""
+        if self.probability_best is None:
+            return "-"
+        return format_percent(self.probability_best)
+
+
+def with_probabilities(
+    plans: Sequence[PricedPlan], errors: Sequence[TimeErrors | None]
+) -> tuple[PricedPlan, ...]:
+    """Return plans with how probable it is that each is the fastest.
+
+    Args:
+        plans: The plans.
+        errors: Of the time of each; None of those that cannot be the best, or of whose
+            errors nothing is known.
+
+    """
+    known = [number for number, each in enumerate(errors) if each is not None]
+    chances = probabilities_best([each for each in errors if each is not None])
+    found = dict(zip(known, chances, strict=True))
+    return tuple(
+        attrs.evolve(plan, probability_best=found.get(number))
+        for number, plan in enumerate(plans)
+    )

@@ -11,7 +11,7 @@ import attrs
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
 from perfc.ir.support import Level, path_text, paused_collector, printable
-from perfc.passes import MemoryUse
+from perfc.passes import MemoryUse, timing
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
@@ -33,6 +33,8 @@ from perfc.tools.run import US, Run
 if TYPE_CHECKING:
     from networkx import DiGraph
     from pandas import DataFrame
+
+    from perfc.passes.timing import TimeErrors
 
 Json: TypeAlias = Any
 OUT_OF_MEMORY = "out-of-memory"
@@ -102,6 +104,11 @@ class Report(VerbResult):
         """5th and 95th percentile of the time."""
         interval = self.results.interval
         return interval.low_s * US, interval.high_s * US
+
+    @functools.cached_property
+    def errors(self) -> TimeErrors:
+        """What the time is off, by what it shares with other times."""
+        return timing.time_errors(self.analysis)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -307,7 +314,7 @@ class Report(VerbResult):
             "nodes": self.nodes,
             "memory": self.memory,
             "phases": self.phases,
-            "uncertainty": [],
+            "uncertainty": [attrs.asdict(one) for one in self.results.interval.factors],
             "coverage": self.coverage,
         }
 

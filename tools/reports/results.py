@@ -161,13 +161,9 @@ class Results:
         """What kernels cost, by rank class and number."""
         return [
             [
-                Price(model, provenance, math.hypot(shared, independent))
-                for model, provenance, shared, independent in zip(
-                    costs.model,
-                    costs.provenance,
-                    costs.sigma_shared.tolist(),
-                    costs.sigma_independent.tolist(),
-                    strict=True,
+                Price(*price)
+                for price in zip(
+                    costs.model, costs.provenance, costs.sigma.tolist(), strict=True
                 )
             ]
             for costs in self.costs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
@@ -20,6 +21,7 @@ from perfc.tools.reports import (
     columns_text,
     format_share,
     format_us,
+    with_probabilities,
 )
 from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.search import LOOKUPS, Floats, PlanSearch, RankedPlan
@@ -69,12 +71,18 @@ class Sharding(VerbResult):
     @property
     def rows(self) -> list[Json]:
         """What there is to say of each plan."""
-        return [_row(one) for one in self.ranked]
+        found = zip(self.ranked, self.plans, strict=True)
+        return [_row(one, priced) for one, priced in found]
 
     @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the plans."""
-        return tuple(one.priced for one in self.ranked)
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
+        priced = [one.priced for one in self.ranked]
+        return with_probabilities(priced, [one.errors for one in self.ranked])
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -159,18 +167,22 @@ def _range(seconds: NDArray[np.float64]) -> str:
 def _ranking(found: Sharding) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each plan."""
     rows: list[tuple[str, ...]] = [
-        ("plan", "step", "", "samples/s", "last rank", "decides", "fullest", "tables")
+        (
+            *("plan", "step", "", "is best", "samples/s"),
+            *("last rank", "decides", "fullest", "tables"),
+        )
     ]
     best_s = found.best.step_s
     samples = found.model.samples * found.model.world.ranks
-    for one in found.ranked:
+    for one, priced in zip(found.ranked, found.plans, strict=True):
         more = one.step_s / best_s - 1
         fullest = size_text(float(one.device_bytes.max()))
         rows.append(
             (
                 one.name,
                 f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
-                "best" if one is found.best else f"{100 * more:+.1f} %",
+                "" if one is found.best else f"{100 * more:+.1f} %",
+                priced.chance,
                 f"{samples / one.step_s:,.0f}",
                 "-" if one.loads is None or one.last is None else str(one.last),
                 one.decides if one.loads is not None else "-",
@@ -271,12 +283,12 @@ def shown_ranks(plan: RankedPlan) -> Sequence[int]:
     return sorted(ranking(-seconds)[:_RANKS])
 
 
-def _row(one: RankedPlan) -> Json:
+def _row(one: RankedPlan, said: PricedPlan) -> Json:
     listed = plan_text(one.plan, one.model.tables, one.model.world)
     priced = one.loads is not None
     report = one.report
     return {
-        **one.priced.to_dict(),
+        **said.to_dict(),
         "step_us": one.step_s * US,
         "priced_by": "pipeline" if report else "cost",
         "cost_us": None if one.cost_s is None else one.cost_s * US,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan
+from perfc.passes.timing import TimeErrors
 from perfc.planning.plans import PlanCost, Tiers, most
 from perfc.tools.reports import PricedPlan, Report
 from perfc.tools.sharding.model import ShardModel
@@ -145,6 +146,11 @@ class RankedPlan:
             energy_j=report.summary["energy_j"],
             peak_memory_bytes=report.memory_use.peak_bytes,
         )
+
+    @property
+    def errors(self) -> TimeErrors | None:
+        """What the step is off; None of a plan that does not fit, or was not asked."""
+        return self.report.errors if self.report is not None and self.fits else None
 
     @functools.cached_property
     def alone_s(self) -> Floats:

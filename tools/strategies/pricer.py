@@ -108,9 +108,11 @@ class Pricer:
         report = self._report(self.load(strategy))
         totals, results = report.summary, report.results
         low_us, high_us = report.interval_us
+        samples = self.samples(strategy) * strategy.replicas
+        errors = report.errors
         price = StrategyPrice(
             strategy=strategy,
-            samples=self.samples(strategy) * strategy.replicas,
+            samples=samples,
             step_s=report.time_us / _US,
             low_s=low_us / _US,
             high_s=high_us / _US,
@@ -122,6 +124,7 @@ class Pricer:
             limit_bytes=self.limit_bytes,
             energy_j=totals["energy_j"],
             diagnostics=report.analysis.diagnostics,
+            errors=attrs.evolve(errors, time_s=errors.time_s / samples),
         )
         _collect()
         return price

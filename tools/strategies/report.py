@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from perfc.tools.reports import (
     format_percent,
     format_quantity,
     format_us,
+    with_probabilities,
 )
 from perfc.tools.strategies.pricer import Pricer
 from perfc.tools.strategies.question import GB, Question
@@ -63,7 +65,13 @@ class Comparison(VerbResult):
     @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the strategies."""
-        return tuple(map(_priced_plan, self.findings.ranked))
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
+        ranked = self.findings.ranked
+        errors = [None if one.missing_bytes else one.errors for one in ranked]
+        return with_probabilities([*map(_priced_plan, ranked)], errors)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -194,8 +202,9 @@ def _title(compared: Comparison) -> str:
 
 def _tables(compared: Comparison, ranked: Sequence[StrategyPrice]) -> Iterator[str]:
     """Yield the table of strategies that fit, and that of the others."""
-    fitting = [price for price in ranked if not price.missing_bytes]
-    others = [price for price in ranked if price.missing_bytes]
+    both = [*zip(ranked, compared.plans, strict=True)]
+    fitting = [each for each in both if not each[0].missing_bytes]
+    others = [each for each in both if each[0].missing_bytes]
     limit = _limit(compared)
     if fitting:
         yield _table(compared, fitting)
@@ -214,19 +223,23 @@ def _limit(compared: Comparison) -> str:
 
 
 def _table(
-    compared: Comparison, prices: Sequence[StrategyPrice], *, missing: bool = False
+    compared: Comparison,
+    prices: Sequence[tuple[StrategyPrice, PricedPlan]],
+    *,
+    missing: bool = False,
 ) -> str:
     several = len(compared.question.ranks) > 1
-    stages = any(price.strategy.stages > 1 for price in prices)
+    stages = any(price.strategy.stages > 1 for price, _ in prices)
     usd = compared.question.usd_per_hour
     rows: list[tuple[str, ...]] = []
-    for price in prices:
+    for price, plan in prices:
         cells = {
             "missing": format_bytes(price.missing_bytes) if missing else None,
             "strategy": str(price.strategy),
             "GPUs": f"{price.strategy.ranks:,}" if several else None,
             "step": format_us(price.step_s * _US),
             "90 % interval": _interval(price),
+            "is best": None if missing else plan.chance,
             "samples/s": format_quantity(price.samples_per_s, "").strip(),
             "memory": format_bytes(price.peak_bytes),
             "exposed": format_us(price.exposed_s * _US),

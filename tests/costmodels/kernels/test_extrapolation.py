@@ -50,9 +50,9 @@ def test_a_number_is_fitted_where_its_fit_has_seen_the_gpus_kind(
     "kernel", [GEMM, SOFTMAX, bag(64, 1, 1000, 2, 64), conv(8, 8, 9, kernel=3)]
 )
 def test_the_interval_widens_with_the_distance_from_the_fit(kernel: Kernel) -> None:
-    """The shared uncertainty is least on a fitted GPU and most on another maker's."""
+    """What kernels share is least on a fitted GPU and most on another maker's."""
     seen, unseen, other = (
-        float(price([kernel], load_target(name), ALL_MODELS).sigma_shared[0])
+        float(price([kernel], load_target(name), ALL_MODELS).sigma_common[0])
         for name in ("v100", "b200", "mi100")
     )
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
-from tests.costmodels.signatures import ALL_MODELS, gemm
+from tests.costmodels.signatures import ALL_MODELS, gemm, over_rows
 
 from perfc.costmodels import KernelTable, Target, load_target, price
-from perfc.costmodels.pricing import interval_rows, interval_sizes
+from perfc.costmodels.kernels import OF_TARGET
+from perfc.costmodels.pricing import (
+    as_fitted,
+    interval_rows,
+    interval_sizes,
+    price_table,
+)
+from perfc.costmodels.pricing.intervals import NOWHERE, elsewhere_of
 
 T4, H100 = load_target("t4"), load_target("h100")
 
@@ -17,7 +24,7 @@ def _whole(target: Target, *sides: int) -> list[float]:
     """Return what square GEMMs are uncertain by."""
     kernels = [gemm(side, side, side, dtype="bf16", math="bf16") for side in sides]
     found = price(kernels, target, ALL_MODELS)
-    whole: list[float] = np.hypot(found.sigma_shared, found.sigma_independent).tolist()
+    whole: list[float] = found.sigma.tolist()
     return whole
 
 
@@ -44,7 +51,7 @@ def _of_type(name: str, dtype: str) -> float:
     """Return what a square GEMM of a type is uncertain by."""
     kernel = gemm(4096, 4096, 4096, dtype="bf16", math=dtype)
     found = price([attrs.evolve(kernel, dtype=dtype)], load_target(name), ALL_MODELS)
-    return float(np.hypot(found.sigma_shared, found.sigma_independent)[0])
+    return float(found.sigma[0])
 
 
 def test_rows_of_one_type_make_another_no_more_certain() -> None:
@@ -93,17 +100,76 @@ def test_gemms_of_odd_lines_are_less_certain(name: str, dtype: str) -> None:
     table = price(kernels, target, ALL_MODELS)
     alone = [price([each], target, ALL_MODELS) for each in kernels]
 
-    whole = np.hypot(table.sigma_shared, table.sigma_independent)
+    whole = table.sigma
     assert whole[1] > 3 * whole[0]
-    assert whole.tolist() == pytest.approx(
-        [np.hypot(p.sigma_shared[0], p.sigma_independent[0]) for p in alone]
-    )
+    assert whole.tolist() == pytest.approx([p.sigma[0] for p in alone])
 
 
-def test_a_board_of_a_measured_chip_is_as_one_left_out() -> None:
-    """Rows of V100-PCIe's intervals hold 42 of 99 GEMMs traced on V100-SXM2."""
-    assert _of_type("h200", "bf16") > 2 * _of_type("h100", "bf16")
-    assert _of_type("h200", "fp16") >= _of_type("h200", "bf16")
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_a_board_of_a_measured_chip_is_as_sure_as_another_of_its_kind(
+    dtype: str,
+) -> None:
+    """It is another board of the chip either way; a chip without rows is less sure."""
+    assert _of_type("h200", dtype) == pytest.approx(_of_type("h100", dtype), rel=0.02)
+    assert _of_type("h100", dtype) < _of_type("b200", dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("h100", {"session", "board"}),
+        ("h200", {"session", "board"}),
+        ("b200", {"session", "architecture"}),
+    ],
+)
+def test_factors_are_those_of_what_was_measured(name: str, known: set[str]) -> None:
+    """Errors of a chip left out hold what its boards differ by."""
+    kernel = gemm(4096, 4096, 4096, dtype="bf16", math="bf16")
+
+    found = price([kernel], load_target(name), ALL_MODELS).sigma_target[:, 0]
+
+    assert known == {f for f, sigma in zip(OF_TARGET, found, strict=True) if sigma}
+
+
+def test_rows_of_a_fitted_session_have_no_other_board() -> None:
+    """They were measured on the very board; rows of somebody else's were not."""
+    table = KernelTable([gemm(4096, 4096, 4096, dtype="bf16", math="bf16")] * 2)
+    said = price_table(table, H100, ALL_MODELS)
+    sources = np.array(["aiconfigurator sglang/0.5.10", "somebody"])
+
+    found = as_fitted(said, table, H100, sources)
+
+    assert not found.sigma_target[:, 0].any()
+    assert found.sigma[0] < found.sigma[1] == said.sigma[1]
+    assert found.sigma[0] == as_fitted(said, table, H100).sigma[1]
+
+
+def test_rows_of_known_software_on_another_chip_are_of_no_other_session() -> None:
+    """B200's board and chip were not measured, but how rows were was."""
+    b200 = load_target("b200")
+    table = KernelTable([gemm(4096, 4096, 4096, dtype="bf16", math="bf16")] * 2)
+    said = price_table(table, b200, ALL_MODELS)
+    sources = np.array(["aiconfigurator sglang/0.5.10", "somebody"])
+
+    found = as_fitted(said, table, b200, sources)
+
+    session = OF_TARGET.index("session")
+    assert 0 == found.sigma_target[session, 0] < found.sigma_target[session, 1]
+    assert found.sigma_target[2, 0] == said.sigma_target[2, 0] > 0
+
+
+def test_copies_and_collectives_have_no_board() -> None:
+    """Links decide what they take, of which intervals know nothing."""
+    assert NOWHERE == elsewhere_of("memcpy") == elsewhere_of("all_reduce")
+
+
+def test_models_of_their_own_are_as_wide_as_boards_differ() -> None:
+    """A model that says less of what its kernels share states what boards differ by."""
+    kernel = over_rows("transpose", 4096, 4096)
+    found = price([kernel], load_target("h100"), ALL_MODELS)
+
+    assert found.sigma_target[OF_TARGET.index("board"), 0] > 0
+    assert found.sigma_common[0] >= found.sigma_target[1, 0]
 
 
 def test_sizes_are_of_memory() -> None:

@@ -57,7 +57,10 @@ def gemms(draw: st.DrawFn) -> Kernel:
 
 def _said(estimate: Estimate) -> list[object]:
     """Return all that an estimate says of its only row."""
-    numbers = (estimate.seconds, estimate.sigma_shared, estimate.sigma_independent)
+    numbers = (
+        *(estimate.seconds, estimate.sigma_shared, estimate.sigma_independent),
+        *estimate.sigma_target,
+    )
     words = (estimate.model, estimate.provenance)
     return [*(float(each[0]) for each in numbers), *(each[0] for each in words)]
 
@@ -65,13 +68,7 @@ def _said(estimate: Estimate) -> list[object]:
 def _in_a_table(kernel: Kernel, target: Target) -> Estimate:
     """Return what a kernel costs in a table of too many to price them one by one."""
     found = price_table(KernelTable([kernel] * (FEW + 1)), target, MODELS)
-    return Estimate(
-        found.seconds[:1],
-        found.sigma_shared[:1],
-        found.sigma_independent[:1],
-        found.model[:1],
-        found.provenance[:1],
-    )
+    return found.take(np.array([0]))
 
 
 @settings(deadline=None, max_examples=200)

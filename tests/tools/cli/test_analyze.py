@@ -74,10 +74,18 @@ def test_several_targets_agree_with_one(command: Command) -> None:
 
 
 def test_several_tables(command: Command) -> None:
-    """Tables follow each other with an empty line between."""
+    """Tables follow each other with an empty line between, behind a comparison."""
     both = command.analyze("--target", "a100").out
 
-    assert f"{command.analyze().out}\n{command.analyze(target='a100').out}" == both
+    comparison, _, rest = both.partition("\n\n")
+    assert f"{command.analyze().out}\n{command.analyze(target='a100').out}" == rest
+    heading, first, second = comparison.splitlines()
+    assert heading.startswith("target ")
+    assert heading.endswith("faster than the first")
+    assert [("v100-sxm2-16g", "-"), ("a100-sxm-80g", "50 %")] == [
+        (row.split()[0], row[len(heading) - len("faster than the first") :].strip())
+        for row in (first, second)
+    ]
 
 
 @pytest.mark.parametrize("form", ["table", "json"])

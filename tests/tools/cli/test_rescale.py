@@ -123,7 +123,7 @@ def test_a_host_that_decides_the_time_decides_the_interval(
         faster = one["predicted_us_p05"] / one["predicted_us"]
         assert slower == pytest.approx(math.exp(Z * sigma), rel=0.01)
         assert faster == pytest.approx(math.exp(-Z * sigma), rel=0.01)
-        assert one["uncertainty"]["device_share"] < 0.01
+        assert one["uncertainty"]["device_share"] < 0.05
     assert 0 == same["uncertainty"]["machine"]
 
 

@@ -22,6 +22,10 @@ key `*`, what every value is."""
 ROUNDING = 1e-6
 PROVENANCES = ("measured", "fitted", "analytic", "assumed")
 BUFFERS = ("parameter", "constant", "library", "input", "activation", "scratch")
+FACTORS = (
+    *("kernel", "formula", "session", "board", "architecture"),
+    *("clock", "host", "collective"),
+)
 KINDS = ("kernel", "host", "launch", "copy", "sync", "comm", "idle")
 SCHEMA: Schema = {
     "schema": ("perfc.report/1",),
@@ -127,7 +131,9 @@ SCHEMA: Schema = {
         "by_kind": dict.fromkeys(MEMORY_KINDS, int),
         "live_at_peak": [{"name": str, "kind": BUFFERS, "bytes": int}],
     },
-    "uncertainty": [],
+    "uncertainty": [
+        {"factor": FACTORS, "shared_with": str, "sigma": float, "sigma_low": float}
+    ],
     "phases": [
         {
             "phase": ("forward", ""),
