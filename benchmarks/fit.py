@@ -40,7 +40,7 @@ from training.gemm_calls import fit_gemm_shares
 from training.network_fit import write_networks
 from training.samples import Sample, held_out_samples, samples_of, to_fit
 from training.shipped_gemms import fit_shipped_gemms, shipped
-from training.streams import KINDS, fit_kind, fit_memory
+from training.streams import APART, KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
 
 from perfc.costmodels import COLLECTIVES
@@ -97,8 +97,17 @@ def set_streams(samples: Sequence[Sample]) -> None:
     write_fitted("event", {**around, "share": _shortened(shares)})
     write_fitted("memory", {"rates": _shortened(memory.values)})
     streams = {op: _shortened(kind.values) for op, kind in kinds.items()}
+    for op, capabilities in APART.items():
+        for capability in sorted(capabilities):
+            rows = _on_capability(of_ops(samples, {op}), capability)
+            own = fit_kind(op, rows, memory.model)
+            streams[f'"{capability}"."{op}"'] = _shortened(own.values)
     write_fitted("streaming", {**streams, **_own_streams()})
     print(_shortened(shares), memory.values, [kind.values for kind in kinds.values()])
+
+
+def _on_capability(samples: Sequence[Sample], capability: str) -> list[Sample]:
+    return [s for s in samples if s.target.device.compute_capability == capability]
 
 
 def _own_streams() -> dict[str, Mapping[str, object]]:
@@ -110,7 +119,7 @@ def _own_streams() -> dict[str, Mapping[str, object]]:
     return {
         f'{name}."{kind}"': values
         for name, kinds in known.items()
-        if isinstance(kinds, Mapping)
+        if isinstance(kinds, Mapping) and not name[:1].isdigit()
         for kind, values in kinds.items()
         if isinstance(values, Mapping)
     }

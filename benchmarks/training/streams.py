@@ -66,6 +66,10 @@ KINDS: Mapping[str, Mapping[str, Range]] = MappingProxyType(
 )
 """`StreamKind`, by op."""
 
+APART: Mapping[str, frozenset[str]] = MappingProxyType({"softmax": frozenset({"6.0"})})
+"""Compute capabilities whose rows say parameters of their own, by op: GP100 reads long
+rows of softmax from memory where others have them in L2, and would pull all with it."""
+
 ROWS = 1500
 """Most rows of one GPU in a fit: more hardly change the parameters."""
 
@@ -131,8 +135,14 @@ def fit_memory(samples: Sequence[Sample]) -> StreamFit:
 
 
 def fit_kind(op: str, samples: Sequence[Sample], memory: StreamingModel) -> StreamFit:
-    """Return the parameters of *op*, with rates of memory that are known."""
-    return _fit(samples, KINDS[op], lambda values: memory.with_fit(op, values))
+    """Return the parameters of *op*, with rates of memory that are known.
+
+    Rows that are `APART` say them for their own GPUs only, where there are others.
+    """
+    apart = APART.get(op, frozenset())
+    usual = [s for s in samples if s.target.device.compute_capability not in apart]
+    chosen = usual or samples
+    return _fit(chosen, KINDS[op], lambda values: memory.with_fit(op, values))
 
 
 def _fit(

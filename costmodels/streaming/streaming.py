@@ -157,19 +157,28 @@ BACKWARD, DOWN, BLOCKS = " backward", " down", " blocks"
 scales for blocks of rows."""
 
 
-def _of_architecture(table: Mapping[str, Mapping[str, float]]) -> dict[str, StreamKind]:
-    """Return the kinds that rows of an architecture say, by op."""
+def _own_kinds(
+    table: Mapping[str, Mapping[str, float]], fitted_on: frozenset[str]
+) -> dict[str, StreamKind]:
+    """Return the kinds that rows of some GPUs say for themselves, by op."""
     found: dict[str, StreamKind] = {}
     for name, values in table.items():
-        fields: dict[str, Any] = {**values, "fitted_on": PERFC_ROWS}
+        fields: dict[str, Any] = {**values, "fitted_on": fitted_on}
         found[name] = attrs.evolve(KINDS[name.split()[0]], **fields)
     return found
 
 
 OWN_KINDS: Mapping[str, Mapping[str, StreamKind]] = MappingProxyType(
-    {"Hopper": _of_architecture(fitted("streaming")["Hopper"])}
+    {
+        "Hopper": _own_kinds(fitted("streaming")["Hopper"], PERFC_ROWS),
+        "6.0": _own_kinds(fitted("streaming")["6.0"], frozenset({"6.0"})),
+    }
 )
-"""Kinds by architecture that perfc's own rows say: of H100 (`benchmarks/rows`)."""
+"""Kinds by architecture, or compute capability, where rows say other ones.
+
+Those of H100 are perfc's own (`benchmarks/rows`); GP100 reads long rows of softmax from
+memory where others have them in L2.
+"""
 
 
 @attrs.frozen
@@ -184,7 +193,7 @@ class StreamingModel:
     own: Mapping[str, Mapping[str, StreamKind]] = attrs.field(
         default=OWN_KINDS, hash=False
     )
-    """Kinds of some architectures, which are taken in their place."""
+    """Kinds of some architectures and capabilities, which are taken in their place."""
 
     memory: MemoryRates = MEMORY_RATES
 
@@ -231,7 +240,10 @@ class StreamingModel:
         )
 
     def _known(self, target: Target) -> Mapping[str, StreamKind]:
-        own = self.own.get(target.device.architecture)
+        device = target.device
+        own = self.own.get(device.architecture) or self.own.get(
+            device.compute_capability
+        )
         return {**self.kinds, **own} if own else self.kinds
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
