@@ -232,7 +232,7 @@ def _taken_s(
     group: Mapping[int, int],
     ahead_us: Mapping[int, float] | None,
 ) -> dict[int, float]:
-    """Return what a collective takes on each rank once the last one is there.
+    """Return the seconds that a collective takes once the last rank is there, by rank.
 
     Who exchanges parts with all others is done when it has its own, which is not
     when the others are.

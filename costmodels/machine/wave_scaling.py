@@ -36,11 +36,11 @@ _REGISTERS_AT_ONCE = 256
 
 
 class HasMultiprocessors(Protocol):
-    """What has streaming multiprocessors: a target's device, or what a trace tells."""
+    """Anything with multiprocessors: a target's device, or one that a trace tells."""
 
     @property
     def compute_capability(self) -> str:
-        """As `8.0`."""
+        """Capability, as `8.0`."""
         ...
 
     @property
@@ -141,7 +141,7 @@ def _has(device: HasMultiprocessors) -> tuple[int, int, int, int]:
 def _held(
     device: HasMultiprocessors, threads: int, registers: int, shared_bytes: int
 ) -> tuple[int, int, int, int]:
-    """Return what a block takes of each of them; 0 for what is not known."""
+    """Return the part of each of them that a block takes; 0 if not known."""
     warps = -(-threads // device.warp_size)
     of_warp = registers * device.warp_size
     of_warp = -(-of_warp // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE

@@ -70,12 +70,16 @@ def test_traces_of_several_streams(name: str) -> None:
     assert max(abs(step.error) for step in again.steps) < 0.01
 
 
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
 @pytest.mark.parametrize("names", TORCHREC, ids=lambda n: n[0])
 def test_the_room_that_collectives_find(
     names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the blocks of kernels, without what the recording says of it, within 3 %."""
-    monkeypatch.setattr(occupancy, "_measured", lambda *_: ())
+    monkeypatch.setattr(occupancy, "_measured", _nothing)
     monkeypatch.setattr(replay, "TIE_US", -1.0)
     ranks = read_ranks([_path(name) for name in names])
 

@@ -163,7 +163,7 @@ def _ready_us(recorded: Recorded) -> list[float]:
 
 
 def _device_of(trace: Trace) -> HasMultiprocessors | None:
-    """Return what kernels ran on: by its sheet, else as the trace tells."""
+    """Return the GPU of a trace: by its sheet, else as the trace tells."""
     target = target_of_device(trace.device)
     return trace.multiprocessors if target is None else load_target(target).device
 
