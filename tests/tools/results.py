@@ -80,5 +80,8 @@ def madmax() -> MadMaxComparison:
 
 def sweep() -> perfc.Sweep:
     """Price a workload at two batches, and in a type that a target has not."""
-    vary = {"batch": [64, 128], "dtype": ["fp32", "bf16"]}
-    return perfc.sweep("dlrm-ddp:tables=2,rows=1000", "v100", vary)
+    return perfc.sweep(
+        "dlrm-ddp:tables=2,rows=1000",
+        "v100",
+        {"batch": [64, 128], "dtype": ["fp32", "bf16"]},
+    )

@@ -34,8 +34,7 @@ _USUAL = (
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc sweep dlrm-default --vary batch=512:4096:x2 --vary "
-    "dtype=fp32,amp-bf16 --target a100 --target h100 --best 3",
+    epilog="Example: perfc sweep dlrm-default --vary batch=512:4096:x2 --target a100",
 )
 @click.argument("model")
 @click.option(
