@@ -174,6 +174,7 @@ def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Flo
     kinds, at = kernels.kinds
     found = np.empty((_COLUMNS, len(kernels)))
     each = [elsewhere_of(op) for op, _, _ in kinds]
+    board: Floats | float
     if len({*each}) == 1:  # of one model, mostly
         session, board = each[0].session * smaller, each[0].board
     else:
