@@ -69,11 +69,13 @@ class ErrorFactors:
             each = [cost.sigma_target[number] for cost in costs]
             parts.append(([(name, " ".join(key)) for key in kinds], kind, each))
         names: list[Factor] = []
-        rows: list[Floats] = []
+        rows = [np.empty((0, len(kind)))]
         for factors, at, columns in parts:
+            column = np.concatenate(columns)
+            if not column.any():  # as of most steps the clock's, and the chip's
+                continue
             sigma = np.zeros((len(factors), len(at)))
-            if at:
-                sigma[at, np.arange(len(at))] = np.concatenate(columns)
+            sigma[at, np.arange(len(at))] = column
             some = np.flatnonzero(sigma.any(axis=1))
             rows.append(sigma[some])
             found = [factors[number] for number in some.tolist()]
