@@ -131,9 +131,14 @@ def sessions_elsewhere(data: Path) -> list[Session]:
 
     What is stated of kernels is as in the sessions that were fitted.
     """
-    with patch.object(intervals, "elsewhere_of", lambda _: intervals.NOWHERE):
+    with patch.object(intervals, "elsewhere_of", _nowhere):
         found = [*_of_traces(data / "traces"), *_of_lin(data / "dlrm_v100"), *_of_own()]
     return [session for session in found if len(session.logs)]
+
+
+def _nowhere(_: str) -> intervals.Elsewhere:
+    """Return no error of sessions and boards, of any op."""
+    return intervals.NOWHERE
 
 
 def _of_traces(folder: Path) -> Iterator[Session]:

@@ -91,7 +91,7 @@ class Estimate:
 
     def take(self, rows: Indices) -> Estimate:
         """Return some of the rows."""
-        chosen = rows.tolist()
+        chosen: list[int] = rows.tolist()
         return Estimate(
             self.seconds[rows],
             self.sigma_shared[rows],

@@ -160,6 +160,8 @@ def with_intervals(
     )
 
 
+_COLUMNS = len(Sigmas._fields)
+
 OF_ROWS = 3
 """How many of `OF_TARGET` are stated here: all but the clock."""
 
@@ -170,13 +172,19 @@ def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Flo
     It is of all sessions and boards: of these is what they differ by, if that is less.
     """
     kinds, at = kernels.kinds
-    each = np.array([elsewhere_of(op) for op, _, _ in kinds])[at]
-    session, board = each[:, 0] * smaller, each[:, 1]
-    shared = estimate.sigma_shared
-    rest = shared * shared - (session * session + board * board)
-    left = np.sqrt(np.maximum(rest, 0.0))
-    none = np.zeros(len(kernels))
-    return np.stack([left, estimate.sigma_independent, session, board, none])
+    found = np.empty((_COLUMNS, len(kernels)))
+    each = [elsewhere_of(op) for op, _, _ in kinds]
+    board: Floats | float
+    if len({*each}) == 1:  # of one model, mostly
+        session, board = each[0].session * smaller, each[0].board
+    else:
+        columns = np.array(each)[at]
+        session, board = columns[:, 0] * smaller, columns[:, 1]
+    rest = np.square(estimate.sigma_shared) - (session * session + board * board)
+    np.sqrt(np.maximum(rest, 0.0), out=found[0])
+    found[1], found[2], found[3] = estimate.sigma_independent, session, board
+    found[4] = 0.0
+    return found
 
 
 def stated_rows(
@@ -193,12 +201,16 @@ def stated_rows(
     """
     factors = np.exp(np.log(sizes) * found.stated[2]) * widths
     shared, own = found.stated[0] * factors, found.stated[1] * factors
-    smaller, none = 1 / np.sqrt(sizes), np.zeros(len(sizes))
-    other, session = elsewhere.own * smaller, elsewhere.session * smaller
-    own = np.sqrt(own * own + other * other)
+    smaller = 1 / np.sqrt(sizes)
+    rows = np.empty((_COLUMNS, len(sizes)))
+    other = elsewhere.own * smaller
+    np.sqrt(own * own + other * other, out=rows[1])
+    rows[2] = elsewhere.session * smaller
     if found.is_unseen:
-        return np.stack([none, own, session, none, shared])
-    return np.stack([shared, own, session, none + elsewhere.board, none])
+        rows[0], rows[3], rows[4] = 0.0, 0.0, shared
+    else:
+        rows[0], rows[3], rows[4] = shared, elsewhere.board, 0.0
+    return rows
 
 
 def _whole(sigmas: Floats) -> Floats:
@@ -304,32 +316,34 @@ def interval_of(
         said: Shared and own, by its model.
 
     """
-    find = target.once(_finder)
-    if find is None:
+    finder = target.once(_finder)
+    if finder is None:
         return Sigmas(*said)
+    find, sizes_per_s = finder
     elsewhere = elsewhere_of(one.op)
-    size = min(max(seconds * target.once(_sizes_per_s), _LEAST), _MOST)
+    size = min(max(seconds * sizes_per_s, _LEAST), _MOST)
     smaller = 1 / math.sqrt(size)
-    sigmas = _of_model(said, smaller, elsewhere)
     if one.text("phase") != "forward":
-        return sigmas
+        return _of_model(said, smaller, elsewhere)
     group = _ALL_OF_ONE
     if (owner := INTERVALS_BY.get(one.op)) is not None:
         model = cast("BringsIntervals", listed(owner.model).model)
         brought = model.interval_group_of_one(one, target)
         if brought is None:
-            return sigmas
+            return _of_model(said, smaller, elsewhere)
         group = brought
     stored = one.math if one.math == "tf32" else one.kernel.dtype
     found = find(one.op, stored, group.suffixes)
-    if found is not None:
+    if found is None:
+        sigmas = _of_model(said, smaller, elsewhere)
+    else:
         factor = _factor(found, size) * group.width
-        ours = _stated(found, factor, smaller, elsewhere)
-        if not (found.is_least and _variance(sigmas) > _variance(ours)):
-            sigmas = ours
+        sigmas = _stated(found, factor, smaller, elsewhere)
+        if found.is_least:
+            sigmas = max(sigmas, _of_model(said, smaller, elsewhere), key=_variance)
     if group.spread:
         end = group.spread * (1 / Z90)
-        sigmas = sigmas._replace(own=FLOATS.sqrt(sigmas.own * sigmas.own + end * end))
+        sigmas = sigmas._replace(own=math.sqrt(sigmas.own * sigmas.own + end * end))
     return sigmas
 
 
@@ -340,7 +354,7 @@ def _of_model(
     shared, own = said
     session, board = elsewhere.session * smaller, elsewhere.board
     rest = shared * shared - (session * session + board * board)
-    return Sigmas(FLOATS.sqrt(max(rest, 0.0)), own, session, board)
+    return Sigmas(math.sqrt(max(rest, 0.0)), own, session, board)
 
 
 def _factor(found: Found, size: float) -> float:
@@ -355,9 +369,9 @@ def _stated(
     """Return the sigmas stated of one kernel; as `stated_rows`."""
     shared, own = found.stated[0] * factor, found.stated[1] * factor
     other, session = elsewhere.own * smaller, elsewhere.session * smaller
-    own = FLOATS.sqrt(own * own + other * other)
+    own = math.sqrt(own * own + other * other)
     if found.is_unseen:
-        return Sigmas(0.0, own, session, architecture=shared)
+        return Sigmas(0.0, own, session, 0.0, shared)
     return Sigmas(shared, own, session, elsewhere.board)
 
 
@@ -370,8 +384,8 @@ _ALL_OF_ONE = OneGroup(("",))
 _Finder: TypeAlias = Callable[[str, str, tuple[str, ...]], Found | None]
 
 
-def _finder(target: Target) -> _Finder | None:
-    """Return a lookup of intervals by op, type and group; None: what models say."""
+def _finder(target: Target) -> tuple[_Finder, float] | None:
+    """Return a lookup of intervals, and sizes a second; None: what models say."""
     if not target.device.runs_cuda:
         return None
     known = target.once(known_intervals)
@@ -380,7 +394,7 @@ def _finder(target: Target) -> _Finder | None:
     def find(op: str, stored: str, suffixes: tuple[str, ...]) -> Found | None:
         return interval_named(known, op, stored, suffixes)
 
-    return find
+    return find, target.once(_sizes_per_s)
 
 
 def interval_names(op: str, stored: str, suffixes: Sequence[str]) -> tuple[str, ...]:

@@ -53,26 +53,29 @@ class ErrorFactors:
             where: The target.
 
         """
-        kinds: dict[str, int] = {}
+        kinds: dict[tuple[str, str], int] = {}
         models: dict[Factor, int] = {}
         kind: list[int] = []
         model: list[int] = []
         for cost, table in zip(costs, kernels, strict=True):
             for kernel, name in zip(table, cost.model, strict=True):
-                key = f"{kernel.op} {kernel.math or kernel.dtype}"
+                op = kernel.op
+                key = op, kernel.math or kernel.dtype
                 kind.append(kinds.setdefault(key, len(kinds)))
-                said = COLLECTIVE if kernel.op in COLLECTIVES else FORMULA
+                said = COLLECTIVE if op in COLLECTIVES else FORMULA
                 model.append(models.setdefault((said, name), len(models)))
         parts = [(list(models), model, [cost.sigma_shared for cost in costs])]
         for number, name in enumerate(OF_TARGET):
             each = [cost.sigma_target[number] for cost in costs]
-            parts.append(([(name, key) for key in kinds], kind, each))
+            parts.append(([(name, " ".join(key)) for key in kinds], kind, each))
         names: list[Factor] = []
-        rows: list[Floats] = []
+        rows = [np.empty((0, len(kind)))]
         for factors, at, columns in parts:
+            column = np.concatenate(columns)
+            if not column.any():  # as of most steps the clock's, and the chip's
+                continue
             sigma = np.zeros((len(factors), len(at)))
-            if at:
-                sigma[at, np.arange(len(at))] = np.concatenate(columns)
+            sigma[at, np.arange(len(at))] = column
             some = np.flatnonzero(sigma.any(axis=1))
             rows.append(sigma[some])
             found = [factors[number] for number in some.tolist()]

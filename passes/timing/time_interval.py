@@ -90,14 +90,17 @@ class TimeInterval(Pass):
         host = _host(timeline, hosted, found)
         costs = ctx.get(KERNEL_COST, program)
         device = _device(timeline, costs, found, ctx.target.device.name)
-        shared = _moved_timeline(timeline, path.time_s, duration_s, host, device)
+        seconds = device.seconds(duration_s)
+        sigmas = np.zeros((2, len(duration_s)))
+        sigmas[0, host.task] = host.shared
+        sigmas[1, device.task] = device.factors.moves(seconds)[device.kernel]
+        shared = _moved_timeline(timeline, path.time_s, duration_s, sigmas)
         on_path = np.zeros(len(duration_s), dtype=np.bool_)
         on_path[path.task_numbers] = True
         chosen = on_path[host.task]
-        seconds = duration_s[host.task[chosen]]
-        host_own = _own_effects(seconds, host.own[chosen])
+        host_own = _own_effects(duration_s[host.task[chosen]], host.own[chosen])
         device_own = _own_effects(*device.own_seconds(duration_s, on_path))
-        shares = device.factors.shares(device.seconds(duration_s))
+        shares = device.factors.shares(seconds)
         parts = ErrorParts(shared, shares, host_own, device_own, _host_names(hosted))
         ctx.set(INTERVAL, program, interval_of(path.time_s, parts))
 
@@ -266,13 +269,9 @@ def _moved_timeline(
     timeline: Timeline,
     time_s: float,
     duration_s: Floats,
-    host: _Host,
-    device: _Device,
+    sigmas: Floats,
 ) -> SharedEffects:
-    host_sigma, device_sigma = np.zeros((2, len(duration_s)))
-    host_sigma[host.task] = host.shared
-    moves = device.factors.moves(device.seconds(duration_s))
-    device_sigma[device.task] = moves[device.kernel]
+    host_sigma, device_sigma = sigmas
 
     def moved(host_z: float, device_z: float) -> float:
         moved_s = host_z * host_sigma
