@@ -68,10 +68,11 @@ _SUFFIX = ".toml"
 _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
+_JOIN = "join_us"
 _COMPILED = "compiled_us"
 _BETWEEN = "between_us"
 _SCALED = "sigma_scaled"
-_OPTIONAL = (_GRAPH_NODE, _COMPILED, _BETWEEN, _SCALED)
+_OPTIONAL = (_GRAPH_NODE, _JOIN, _COMPILED, _BETWEEN, _SCALED)
 _FIELDS = frozenset(
     {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
 )
@@ -124,6 +125,8 @@ class HostProfile:
         calls_s: Inside a runtime call, by call; for a synchronisation, what it
             takes when there is nothing to wait for.
         graph_node_s: What each node of a CUDA graph adds to its launch call.
+        join_s: What a library takes, within its call, to launch the kernel that adds up
+            the parts of a GEMM; 0 where that was not measured.
         compiled_s: What Python takes in a compiled graph: per `graph`, per generated
             `kernel`, and around each `call` of another.
         between_s: What of `BETWEEN` was measured, by name.
@@ -148,6 +151,7 @@ class HostProfile:
     t0_s: PerName
     calls_s: PerName
     graph_node_s: float
+    join_s: float = 0.0
     compiled_s: Mapping[str, float] = attrs.field(
         converter=_compiled_s, factory=dict[str, float], hash=False
     )
@@ -184,6 +188,7 @@ class HostProfile:
             t0_s=per_name(self.t0_s),
             calls_s=per_name(self.calls_s),
             graph_node_s=self.graph_node_s / speed,
+            join_s=self.join_s / speed,
             compiled_s=faster(self.compiled_s),
             between_s=faster(self.between_s),
             sigma_shared=min(own, 1.0),
@@ -302,6 +307,7 @@ def _problems(document: _Table) -> Iterator[str]:
             yield f"{field} = {_shown(value)}; expected a fraction above 0, at most 1"
     yield from _time_problems("t1_us", document.get("t1_us"))
     yield from _time_problems(_GRAPH_NODE, document.get(_GRAPH_NODE, GRAPH_NODE_US))
+    yield from _time_problems(_JOIN, document.get(_JOIN, 0.0))
     for field in (*_PER_OP, "calls_us"):
         yield from _table_problems(field, document.get(field))
     yield from _named_problems(_COMPILED, COMPILED_US, document.get(_COMPILED, {}))
@@ -375,6 +381,7 @@ def _profile(document: _Table) -> HostProfile:
         t0_s=per_name("t0_us"),
         calls_s=per_name("calls_us"),
         graph_node_s=number(_GRAPH_NODE, GRAPH_NODE_US) * 1e-6,
+        join_s=number(_JOIN, 0.0) * 1e-6,
         compiled_s=some(_COMPILED),
         between_s=some(_BETWEEN),
         sigma_shared=number("sigma_shared"),
