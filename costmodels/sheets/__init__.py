@@ -23,6 +23,11 @@ if TYPE_CHECKING:
         profile_problems,
     )
     from perfc.costmodels.sheets.modified import imagined, is_imagined
+    from perfc.costmodels.sheets.preset_file import (
+        PresetError,
+        find_preset,
+        preset_names,
+    )
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, load_target
     from perfc.costmodels.sheets.sheet_fields import is_possible
@@ -48,6 +53,7 @@ else:
                 "profile_problems",
             ),
             "modified": ("imagined", "is_imagined"),
+            "preset_file": ("PresetError", "find_preset", "preset_names"),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "load_target"),
             "sheet_fields": ("is_possible",),
@@ -64,10 +70,12 @@ __all__ = [
     "HostProfile",
     "HostProfileError",
     "PerName",
+    "PresetError",
     "as_known",
     "assumed_system",
     "coefficient_problems",
     "describe",
+    "find_preset",
     "imagined",
     "is_imagined",
     "is_path",
@@ -76,6 +84,7 @@ __all__ = [
     "load_target",
     "nominal",
     "parse_profile",
+    "preset_names",
     "profile_names",
     "profile_problems",
     "system_names",
