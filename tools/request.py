@@ -49,7 +49,8 @@ TRAINING = "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
 
-RUNTIMES = ("eager", "cudagraph", "compiled")
+CAPTURED = "cudagraph"
+RUNTIMES = ("eager", CAPTURED, "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
 
 

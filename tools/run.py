@@ -180,7 +180,7 @@ def back_passes(request: Request) -> list[Pass]:
             msg = f"--runtime {request.runtime} needs the pass {added} in --pipeline"
             raise UsageError(msg)
         extras = [*read_pipeline(added), *extras]
-    # Inductor fuses what a source spells out; attention it knows by its pattern
+    # Inductor fuses what a source spells out; attention it knows by some patterns
     # (`fx_passes/fuse_attention.py`).
     compiled = any(one.cls.name == "fuse-kernels" for one in (*requests, *extras))
     settings: Mapping[str, Mapping[str, object]] = {
@@ -188,6 +188,7 @@ def back_passes(request: Request) -> list[Pass]:
             "inputs": request.inputs,
             "tf32": request.dtype == "tf32",
             "spelled_out": not compiled,
+            "patterns": compiled,
             "attention": request.attention,
         },
         "overhead": {"profile": request.overheads or ""},
