@@ -69,9 +69,16 @@ _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
 _JOIN = "join_us"
+_CALLS = "calls_us"
 _COMPILED = "compiled_us"
 _BETWEEN = "between_us"
 _SCALED = "sigma_scaled"
+_BASE, _SPEED = "base", "speed"
+_OF_BASE = (*PROFILE_TEXTS, _BASE, _SPEED, _COMPILED, _CALLS)
+"""Fields of a profile that is another one, on a host of another speed: times that it
+states itself are of that host already."""
+
+_MAX_SPEED = 100
 _OPTIONAL = (_GRAPH_NODE, _JOIN, _COMPILED, _BETWEEN, _SCALED)
 _FIELDS = frozenset(
     {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
@@ -253,12 +260,63 @@ def parse_profile(text: str, where: str) -> HostProfile:
     document: _Table = parse_toml(text, HostProfileError, where)
     if is_profile(document):
         document = _host_of(document, where)
+    if _BASE in document:
+        return _of_base(document, where)
     problems = list(_problems(document))
     if problems:
         rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         msg = f"{where}: {problems[0]}{rest}"
         raise HostProfileError(msg)
     return _profile(document)
+
+
+def _of_base(document: _Table, where: str) -> HostProfile:
+    """Return a built-in profile at another speed, as uncertain as that one.
+
+    Raises:
+        HostProfileError: a field is missing, unknown or not physical.
+
+    """
+    base, speed = document[_BASE], document.get(_SPEED)
+    problems = [
+        f"unknown field {field!r}; a profile with a base has {', '.join(_OF_BASE)}"
+        for field in sorted({*document} - {*_OF_BASE})
+    ]
+    problems += _text_problems(document)
+    compiled, calls = document.get(_COMPILED, {}), document.get(_CALLS, {})
+    problems += _named_problems(_COMPILED, COMPILED_US, compiled)
+    problems += _call_problems(calls)
+    if base not in _builtin_names():
+        problems.append(f"base is {base!r}, expected {', '.join(_builtin_names())}")
+    if not _is_number(speed) or not 0 < float(speed) <= _MAX_SPEED:
+        problems.append(f"speed = {_shown(speed)}; expected a number up to 100")
+    if problems or not _is_number(speed):
+        msg = f"{where}: {problems[0]}"
+        raise HostProfileError(msg)
+    known = _builtin(str(base))
+    texts = {key: str(document[key]) for key in PROFILE_TEXTS}
+    scaled = known.at_speed(float(speed))
+    named_s = {**scaled.calls_s.named_s, **_in_seconds(calls)}
+    return attrs.evolve(
+        scaled,
+        compiled_s={**scaled.compiled_s, **_in_seconds(compiled)},
+        calls_s=attrs.evolve(scaled.calls_s, named_s=named_s),
+        sigma_shared=known.sigma_shared,
+        sigma_scaled=known.sigma_scaled,
+        **texts,
+    )
+
+
+def _call_problems(table: object) -> Iterator[str]:
+    if not isinstance(table, Mapping):
+        yield f"{_CALLS} = {_shown(table)}; expected a table"
+        return
+    for name, value in cast("_Table", table).items():
+        yield from _time_problems(f"{_CALLS}.{name}", value)
+
+
+def _in_seconds(table: object) -> dict[str, float]:
+    return {name: us * 1e-6 for name, us in cast("Mapping[str, float]", table).items()}
 
 
 def profile_problems(text: str) -> list[str]:
@@ -296,10 +354,7 @@ def _problems(document: _Table) -> Iterator[str]:
     for field in sorted(set(document) - _FIELDS):
         known = ", ".join(sorted(_FIELDS))
         yield f"unknown field {field!r}; a host profile has {known}"
-    for field in PROFILE_TEXTS:
-        value = document.get(field)
-        if not isinstance(value, str) or not value.strip():
-            yield f"{field} is missing; expected text"
+    yield from _text_problems(document)
     scaled = (_SCALED,) if _SCALED in document else ()
     for field in (*_SIGMAS, *scaled):
         value = document.get(field)
@@ -312,6 +367,13 @@ def _problems(document: _Table) -> Iterator[str]:
         yield from _table_problems(field, document.get(field))
     yield from _named_problems(_COMPILED, COMPILED_US, document.get(_COMPILED, {}))
     yield from _named_problems(_BETWEEN, BETWEEN, document.get(_BETWEEN, {}))
+
+
+def _text_problems(document: _Table) -> Iterator[str]:
+    for field in PROFILE_TEXTS:
+        value = document.get(field)
+        if not isinstance(value, str) or not value.strip():
+            yield f"{field} is missing; expected text"
 
 
 def _table_problems(field: str, table: object) -> Iterator[str]:
