@@ -17,7 +17,7 @@ import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import attrs
 
@@ -294,7 +294,7 @@ def _of_base(document: _Table, where: str) -> HostProfile:
         msg = f"{where}: {problems[0]}"
         raise HostProfileError(msg)
     known = _builtin(str(base))
-    texts = {key: str(document[key]) for key in PROFILE_TEXTS}
+    texts: dict[str, Any] = {key: str(document[key]) for key in PROFILE_TEXTS}
     scaled = known.at_speed(float(speed))
     named_s = {**scaled.calls_s.named_s, **_in_seconds(calls)}
     return attrs.evolve(
