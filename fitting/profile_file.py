@@ -134,6 +134,8 @@ def _host_lines(host: HostProfile) -> Iterator[str]:
     yield f"sigma_independent = {_number(host.sigma_independent)}"
     yield f"t1_us = {_us(host.t1_s)}"
     yield f"graph_node_us = {_us(host.graph_node_s)}"
+    if host.join_s:
+        yield f"join_us = {_us(host.join_s)}"
     yield f"compiled_us = {_inline(host.compiled_s)}"
     if host.between_s:
         yield f"between_us = {_inline(host.between_s)}"

@@ -233,11 +233,12 @@ def _format_pass(p: Pass) -> str:
     for field in _fields(type(p)):
         value, key = getattr(p, field.name), _key(field.name)
         if key in known and value != field.default:
-            options.append(f"{key}={_format_value(value)}")
+            options.append(f"{key}={format_value(value)}")
     return f"{p.name}{{{','.join(options)}}}" if options else p.name
 
 
-def _format_value(value: bool | float | str) -> str:  # noqa: FBT001 - any scalar
+def format_value(value: bool | float | str) -> str:  # noqa: FBT001 - any scalar
+    """Write the value of an option as text that a pipeline may have."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str) and not _PLAIN.fullmatch(value):

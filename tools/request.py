@@ -7,10 +7,9 @@ in Python is read, and the option of the command line.
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import attrs
 
@@ -41,17 +40,17 @@ if TYPE_CHECKING:
     from perfc.costmodels import Target
     from perfc.frontends import Optimizer
     from perfc.frontends.torch import CustomStep, Loss
+    from perfc.ir import Diagnostic
     from perfc.passes import Pass
     from perfc.passes.instruments import Instrument
-
-Called = TypeVar("Called", bound=Callable[..., Any])
 
 INFERENCE = "inference"
 TRAINING = "training"
 MODES = (INFERENCE, TRAINING)
 """What an iteration is: a forward pass, or a step of training."""
 
-RUNTIMES = ("eager", "cudagraph", "compiled")
+CAPTURED = "cudagraph"
+RUNTIMES = ("eager", CAPTURED, "compiled")
 INPUTS = ("host-pinned", "host-pageable", "device")
 
 
@@ -84,6 +83,7 @@ class LoadOptions(SettingOptions, total=False):
     accumulate: int | None
     ranks: int | None
     popularity: str | Mapping[str, str]
+    preset: str | os.PathLike[str] | None
 
 
 class AnalyzeOptions(LoadOptions, total=False):
@@ -113,6 +113,8 @@ def _told(read: Read, option: Option | None = None) -> dict[str, Any]:
 
 
 _EMPTY: Mapping[str, Any] = {}
+_KEPT = ("dtype", "instruments", "preset")
+"""What is asked of loading and of timing alike."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -140,6 +142,9 @@ class Request:
         pipeline: The passes that time the model, instead of the default ones, or all,
             those that load it too.
         overrides: Fields of the target's sheet, and their values.
+        preset: Name or path of what says the rest; once that is done, its name.
+        given: Fields that somebody gave, which win against the preset.
+        remarks: What there is to say about the request itself.
         transforms: Passes that change the graph, in Python's own objects.
         instruments: Observers of the passes.
         args: What a module to record is called with.
@@ -356,6 +361,24 @@ class Request:
             ),
         ),
     )
+    preset: str | None = attrs.field(
+        default=None,
+        metadata=_told(
+            path_text,
+            Option(
+                flag="--preset",
+                metavar="NAME|FILE.toml",
+                help="Target, fields of it, host, inputs and options of passes under "
+                "one name (`perfc targets --presets`); what is given besides wins.",
+            ),
+        ),
+    )
+    given: frozenset[str] = attrs.field(
+        default=frozenset(), metadata=_told(read_anything)
+    )
+    remarks: tuple[Diagnostic, ...] = attrs.field(
+        default=(), metadata=_told(read_anything)
+    )
     transforms: tuple[Pass, ...] = attrs.field(
         default=(),
         metadata=_told(
@@ -396,13 +419,12 @@ class Request:
         """
         check_options(call, options, known)
         fields, given = attrs.fields_dict(cls), {**named, **options}
-        return cls(
-            **{
-                name: fields[name].metadata["read"](name, value)
-                for name, value in given.items()
-                if value is not None or name in named
-            }
-        )
+        read = {
+            name: fields[name].metadata["read"](name, value)
+            for name, value in given.items()
+            if value is not None or name in named
+        }
+        return cls(**read, given=frozenset(read))
 
     def of_loaded(
         self,
@@ -420,7 +442,7 @@ class Request:
         """
         fields = attrs.fields_dict(type(self))
         done = {name: fields[name].default for name in LoadOptions.__optional_keys__}
-        kept = {"dtype": self.dtype, "instruments": self.instruments}
+        kept = {name: getattr(self, name) for name in _KEPT}
         left = {"model": model, "passes": tuple(passes), "pipeline": pipeline}
         return attrs.evolve(self, **{**done, **kept, **left})
 
@@ -438,35 +460,6 @@ class Request:
                 values = [] if default else [str(value)]
             for text in values:
                 yield from (option.flag, text)
-
-
-def shows(known: type) -> Callable[[Called], Called]:
-    """Return a decorator: a call's signature shows its options and their defaults.
-
-    Args:
-        known: The options: a `TypedDict`.
-
-    """
-    fields = attrs.fields_dict(Request)
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=fields[name].default,
-            annotation=getattr(hint, "__forward_arg__", hint),
-        )
-        for name, hint in known.__annotations__.items()
-    ]
-
-    def decorate(call: Called) -> Called:
-        own = inspect.signature(call)
-        named = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        kept = [p for p in own.parameters.values() if p.kind is named]
-        shown: Any = call
-        shown.__signature__ = own.replace(parameters=[*kept, *options])
-        return call
-
-    return decorate
 
 
 OPTIONS: Mapping[str, Option] = {

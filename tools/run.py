@@ -40,6 +40,8 @@ class Run:
         model: The loaded model.
         target: The target.
         passes: The back pipeline.
+        preset: Name of the preset that said part of it, if one did.
+        remarks: What there is to say about the request.
 
     """
 
@@ -48,6 +50,8 @@ class Run:
     model: Model
     target: Target
     passes: tuple[Pass, ...]
+    preset: str = ""
+    remarks: tuple[Diagnostic, ...] = ()
 
     @classmethod
     def of(cls, request: Request, target: Target) -> Run:
@@ -57,7 +61,8 @@ class Run:
             UsageError: a pass or an option is unknown, or options contradict.
 
         """
-        return cls(request.model, target, tuple(back_passes(request)))
+        passes = tuple(back_passes(request))
+        return cls(request.model, target, passes, request.preset or "", request.remarks)
 
     @property
     def runtime(self) -> str:
@@ -127,11 +132,13 @@ class Run:
         )
         facts = self.model.annotations.fork()
         analysis = manager.run(program, target, scenario, facts)
-        if not self._asks_tf32 or "tf32" in target.device.flops_per_s:
+        remarks = [r for r in self.remarks if r not in analysis.diagnostics]
+        if self._asks_tf32 and "tf32" not in target.device.flops_per_s:
+            message = f"{target.name} has no TF32: GEMMs are fp32, as in PyTorch"
+            remarks.append(Diagnostic(Level.NOTE, "no-tf32", message, target.name))
+        if not remarks:
             return analysis
-        message = f"{target.name} has no TF32: GEMMs are fp32, as in PyTorch"
-        remark = Diagnostic(Level.NOTE, "no-tf32", message, target.name)
-        return attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, remark))
+        return attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, *remarks))
 
     def time_us(self) -> float:
         """Return the time of one iteration.
@@ -173,7 +180,7 @@ def back_passes(request: Request) -> list[Pass]:
             msg = f"--runtime {request.runtime} needs the pass {added} in --pipeline"
             raise UsageError(msg)
         extras = [*read_pipeline(added), *extras]
-    # Inductor fuses what a source spells out; attention it knows by its pattern
+    # Inductor fuses what a source spells out; attention it knows by some patterns
     # (`fx_passes/fuse_attention.py`).
     compiled = any(one.cls.name == "fuse-kernels" for one in (*requests, *extras))
     settings: Mapping[str, Mapping[str, object]] = {
@@ -181,6 +188,7 @@ def back_passes(request: Request) -> list[Pass]:
             "inputs": request.inputs,
             "tf32": request.dtype == "tf32",
             "spelled_out": not compiled,
+            "patterns": compiled,
             "attention": request.attention,
         },
         "overhead": {"profile": request.overheads or ""},

@@ -129,6 +129,9 @@ def lines(values: Values, spread: float) -> Iterable[str]:
     yield f"sigma_independent = {spread:.2f}"
     yield ""
     yield f"t1_us = {values['T1', '(between ops)']:.2f}"
+    if (linear := values.get(("T5", "aten::linear"))) is not None:
+        # Its second launch is the kernel that adds up the parts of the GEMM.
+        yield f"join_us = {linear + CALL_US:.2f}"
     launching = sorted({op for type_, op in values if type_ in ("T2", "T3")})
     for type_, field in _FIELDS.items():
         measured = {op: us for (t, op), us in values.items() if t == type_}

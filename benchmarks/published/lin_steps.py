@@ -1,14 +1,10 @@
-"""Training iterations that Lin et al. measured on a V100: `lin_steps.py FOLDER`.
+"""Training iterations that Lin et al. measured on a V100: `lin_steps.py FOLDER [HOST]`.
 
 FOLDER holds `dlrm_lin_v100.csv` and `cv_lin_v100.csv` (owensgroup/ml_perf_model, BSD-3;
-arXiv 2201.07821). Nothing here is fitted to these points. The machine is as the authors
-state it: SMs locked at 1297 MHz, a host link of 8.1 GB/s, the host of `lin-v100`. DLRM
-runs the loop of its source (facebookresearch/dlrm, `dlrm_s_pytorch.py`): inputs are
-copied by `.to(device)`, for which the host waits; so are the label, in the loss, and
-the pairs that interact; the loss is read back before backward; parameters are updated
-one by one, and their gradients kept and zeroed, PyTorch's defaults in 2022. Tables are
-looked up by one kernel, and updated by one that adds lookup by lookup: the host of
-`lin-v100` has T5 of neither, and their recorded launches are one each.
+arXiv 2201.07821). Nothing here is fitted to these points. Machine and loop are those of
+the preset `lin-v100` (`perfc targets show lin-v100 --preset`), with its host or the one
+that is named after FOLDER; the loss is the workload's, tables are looked up by one
+kernel, and the pairs that interact are copied from the host.
 """
 
 from __future__ import annotations
@@ -18,27 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import attrs
 import numpy as np
 
 import perfc
-from perfc.costmodels import Target, load_target
 from perfc.fitting.errors import errors_of
-from perfc.passes.training import Training
 
-MACHINE = {
-    "gpu.sm_clock_mhz": "1297",
-    "host_link.h2d_gb_per_s": "8.1",
-    "host_link.d2h_gb_per_s": "8.1",
-    "host_link.pageable_gb_per_s": "8.1",
-}
-LOOP = Training(
-    late_labels=True,
-    read_loss=True,
-    foreach=False,
-    kept_gradients=True,
-    atomic_updates=True,
-)
+PRESET = "lin-v100"
 LOSSES = {"DLRM_default": "mse", "DLRM_MLPerf": "bce", "DLRM_DDP": "bce"}
 """The others' is cross entropy."""
 DOUBTED = ("Inception-V3", "64")
@@ -46,9 +27,6 @@ DOUBTED = ("Inception-V3", "64")
 their model 9.0 and 12.4 % off at batch 32 and 64, and Habitat 9.3 and 12.3 %: held
 against 205.68 ms both would have predicted at most 1.6 times as much for twice the
 images, against 305.68 ms 1.86 or 1.99 times. Errors are printed with it and without."""
-DETERMINISTIC = "lower-kernels{deterministic=true}"
-"""The authors ran cuDNN's deterministic algorithms."""
-
 CNNS = {"ResNet50": "resnet50", "Inception-V3": "inception-v3"}
 _ROW = "{:28}{:>7}{:>11}{:>11}{:>9}{:>13}{:>13}"
 
@@ -66,24 +44,19 @@ def workload(row: Mapping[str, str]) -> str:
     return f"{name}:embedding=batched,places=host"
 
 
-def report(row: Mapping[str, str], machine: Target) -> perfc.Report:
-    """Predict the iteration of a row."""
-    model = perfc.load(
+def report(row: Mapping[str, str], host: str | None = None) -> perfc.Report:
+    """Predict the iteration of a row, on the preset's host if none is named."""
+    loss = LOSSES.get(row["model"], "auto")
+    return perfc.analyze(
         workload(row),
         batch=int(row["batch_size"]),
-        mode="training",
-        transforms=[attrs.evolve(LOOP, loss=LOSSES.get(row["model"], LOOP.loss))],
-    )
-    return perfc.analyze(
-        model,
-        machine,
-        overheads="lin-v100",
-        inputs="host-pageable",
-        passes=[DETERMINISTIC],
+        preset=PRESET,
+        overheads=host,
+        passes=[f"training{{loss={loss}}}"],
     )
 
 
-def score(path: Path, column: str, machine: Target) -> None:
+def score(path: Path, column: str, host: str | None) -> None:
     """Print the points of one file, and how far they are off together."""
     head = ("batch", "measured", "predicted", "error", "GPU busy", "predicted")
     say(_ROW.format(path.stem, *head))
@@ -92,7 +65,7 @@ def score(path: Path, column: str, machine: Target) -> None:
     doubted: list[int] = []
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            found = report(row, machine)
+            found = report(row, host)
             predicted.append(found.time_us / 1e3)
             measured.append(float(row[column]))
             error = predicted[-1] / measured[-1] - 1
@@ -130,12 +103,11 @@ def say_errors(
         )
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, host: str | None = None) -> None:
     """Print both tables."""
-    machine = load_target("v100-sxm2-16g", MACHINE)
-    score(folder / "dlrm_lin_v100.csv", "measured_e2e_ms", machine)
-    score(folder / "cv_lin_v100.csv", "measured_iter_ms", machine)
+    score(folder / "dlrm_lin_v100.csv", "measured_e2e_ms", host)
+    score(folder / "cv_lin_v100.csv", "measured_iter_ms", host)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

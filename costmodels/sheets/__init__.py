@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.sheets.kept import kept_target
     from perfc.costmodels.sheets.modified import imagined, is_imagined
+    from perfc.costmodels.sheets.preset_file import (
+        PresetError,
+        find_preset,
+        preset_names,
+    )
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, load_target
     from perfc.costmodels.sheets.sheet_fields import is_possible
@@ -50,6 +55,7 @@ else:
             ),
             "kept": ("kept_target",),
             "modified": ("imagined", "is_imagined"),
+            "preset_file": ("PresetError", "find_preset", "preset_names"),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "load_target"),
             "sheet_fields": ("is_possible",),
@@ -66,10 +72,12 @@ __all__ = [
     "HostProfile",
     "HostProfileError",
     "PerName",
+    "PresetError",
     "as_known",
     "assumed_system",
     "coefficient_problems",
     "describe",
+    "find_preset",
     "imagined",
     "is_imagined",
     "is_path",
@@ -79,6 +87,7 @@ __all__ = [
     "load_target",
     "nominal",
     "parse_profile",
+    "preset_names",
     "profile_names",
     "profile_problems",
     "system_names",

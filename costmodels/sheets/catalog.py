@@ -14,7 +14,7 @@ from typing import cast
 
 from perfc.costmodels.machine import TargetError
 from perfc.costmodels.sheets.sheet_file import read_sheet, shown_path
-from perfc.ir import UsageError
+from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import TARGETS, load_plugin, plugin_names
 
 BUILTIN_ALIASES: Mapping[str, str] = {
@@ -106,7 +106,10 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     if (path := shipped_sheet(name_or_path)) is not None:
         what = "target" if path.parent == _FOLDER else "system"
         return f"{what} {path.stem}", _read(path)
-    return f"target {name_or_path.strip()}", _from_plugin(name_or_path.strip())
+    name = name_or_path.strip()
+    if name not in plugin_names(TARGETS):
+        raise UsageError(_unknown(name))
+    return f"target {name}", plugin_sheet(TARGETS, name, "target sheet", TargetError)
 
 
 def shipped_sheet(name: str) -> Path | None:
@@ -133,31 +136,46 @@ def _builtin_names() -> list[str]:
     return [path.stem for path in _FOLDER.glob(f"*{_SUFFIX}")]
 
 
-def _from_plugin(name: str) -> SheetText:
-    if name not in plugin_names(TARGETS):
-        raise UsageError(_unknown(name))
-    loaded = load_plugin(TARGETS, name)
+def plugin_sheet(
+    group: str, name: str, what: str, error_class: type[PerfcError]
+) -> SheetText:
+    """Return the text of the file that a plugin gives, or its tables.
+
+    Args:
+        group: `perfc.targets`, or another group of such plugins.
+        name: The plugin.
+        what: What it gives, for messages: `target sheet`.
+        error_class: What to raise.
+
+    Raises:
+        PerfcError: of class *error_class*: the plugin fails, or gives something else.
+
+    """
+    where = f"{what.partition(' ')[0]} {name}"
+    loaded = load_plugin(group, name)
     try:
         content = loaded() if callable(loaded) else loaded
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".replace("\n", " ")
-        message = f"target {name}: its plugin failed: {reason}"
-        raise TargetError(message) from error
+        message = f"{where}: its plugin failed: {reason}"
+        raise error_class(message) from error
     if isinstance(content, str | Path):
-        return _read(content)
-    return _plain_tables(content, f"target {name}: its plugin")
+        return read_sheet(content, what, error_class)
+    return _plain_tables(content, f"{where}: its plugin", error_class)
 
 
-def _plain_tables(content: object, where: str) -> Mapping[str, object]:
+def _plain_tables(
+    content: object, where: str, error_class: type[PerfcError]
+) -> Mapping[str, object]:
     """Copy a plugin's mapping into dicts with text keys, as TOML gives."""
     message = f"{where}: expected a path or tables, found {type(content).__name__}"
     if not isinstance(content, Mapping):
-        raise TargetError(message)
+        raise error_class(message)
     try:
         copied: object = json.loads(json.dumps(content, default=dict))
     except (TypeError, ValueError, RecursionError) as error:
         message += " with values that TOML has not"
-        raise TargetError(message) from error
+        raise error_class(message) from error
     return cast("Mapping[str, object]", copied)
 
 

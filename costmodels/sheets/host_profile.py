@@ -17,7 +17,7 @@ import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 import attrs
 
@@ -68,10 +68,18 @@ _SUFFIX = ".toml"
 _SIGMAS = ("sigma_shared", "sigma_independent")
 _PER_OP = ("t2_us", "t3_us", "t5_us", "t0_us")
 _GRAPH_NODE = "graph_node_us"
+_JOIN = "join_us"
+_CALLS = "calls_us"
 _COMPILED = "compiled_us"
 _BETWEEN = "between_us"
 _SCALED = "sigma_scaled"
-_OPTIONAL = (_GRAPH_NODE, _COMPILED, _BETWEEN, _SCALED)
+_BASE, _SPEED = "base", "speed"
+_OF_BASE = (*PROFILE_TEXTS, _BASE, _SPEED, _COMPILED, _CALLS)
+"""Fields of a profile that is another one, on a host of another speed: times that it
+states itself are of that host already."""
+
+_MAX_SPEED = 100
+_OPTIONAL = (_GRAPH_NODE, _JOIN, _COMPILED, _BETWEEN, _SCALED)
 _FIELDS = frozenset(
     {*PROFILE_TEXTS, *_SIGMAS, "t1_us", *_PER_OP, "calls_us", *_OPTIONAL}
 )
@@ -124,6 +132,8 @@ class HostProfile:
         calls_s: Inside a runtime call, by call; for a synchronisation, what it
             takes when there is nothing to wait for.
         graph_node_s: What each node of a CUDA graph adds to its launch call.
+        join_s: What a library takes, within its call, to launch the kernel that adds up
+            the parts of a GEMM; 0 where that was not measured.
         compiled_s: What Python takes in a compiled graph: per `graph`, per generated
             `kernel`, and around each `call` of another.
         between_s: What of `BETWEEN` was measured, by name.
@@ -148,6 +158,7 @@ class HostProfile:
     t0_s: PerName
     calls_s: PerName
     graph_node_s: float
+    join_s: float = 0.0
     compiled_s: Mapping[str, float] = attrs.field(
         converter=_compiled_s, factory=dict[str, float], hash=False
     )
@@ -184,6 +195,7 @@ class HostProfile:
             t0_s=per_name(self.t0_s),
             calls_s=per_name(self.calls_s),
             graph_node_s=self.graph_node_s / speed,
+            join_s=self.join_s / speed,
             compiled_s=faster(self.compiled_s),
             between_s=faster(self.between_s),
             sigma_shared=min(own, 1.0),
@@ -248,12 +260,63 @@ def parse_profile(text: str, where: str) -> HostProfile:
     document: _Table = parse_toml(text, HostProfileError, where)
     if is_profile(document):
         document = _host_of(document, where)
+    if _BASE in document:
+        return _of_base(document, where)
     problems = list(_problems(document))
     if problems:
         rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         msg = f"{where}: {problems[0]}{rest}"
         raise HostProfileError(msg)
     return _profile(document)
+
+
+def _of_base(document: _Table, where: str) -> HostProfile:
+    """Return a built-in profile at another speed, as uncertain as that one.
+
+    Raises:
+        HostProfileError: a field is missing, unknown or not physical.
+
+    """
+    base, speed = document[_BASE], document.get(_SPEED)
+    problems = [
+        f"unknown field {field!r}; a profile with a base has {', '.join(_OF_BASE)}"
+        for field in sorted({*document} - {*_OF_BASE})
+    ]
+    problems += _text_problems(document)
+    compiled, calls = document.get(_COMPILED, {}), document.get(_CALLS, {})
+    problems += _named_problems(_COMPILED, COMPILED_US, compiled)
+    problems += _call_problems(calls)
+    if base not in _builtin_names():
+        problems.append(f"base is {base!r}, expected {', '.join(_builtin_names())}")
+    if not _is_number(speed) or not 0 < float(speed) <= _MAX_SPEED:
+        problems.append(f"speed = {_shown(speed)}; expected a number up to 100")
+    if problems or not _is_number(speed):
+        msg = f"{where}: {problems[0]}"
+        raise HostProfileError(msg)
+    known = _builtin(str(base))
+    texts: dict[str, Any] = {key: str(document[key]) for key in PROFILE_TEXTS}
+    scaled = known.at_speed(float(speed))
+    named_s = {**scaled.calls_s.named_s, **_in_seconds(calls)}
+    return attrs.evolve(
+        scaled,
+        compiled_s={**scaled.compiled_s, **_in_seconds(compiled)},
+        calls_s=attrs.evolve(scaled.calls_s, named_s=named_s),
+        sigma_shared=known.sigma_shared,
+        sigma_scaled=known.sigma_scaled,
+        **texts,
+    )
+
+
+def _call_problems(table: object) -> Iterator[str]:
+    if not isinstance(table, Mapping):
+        yield f"{_CALLS} = {_shown(table)}; expected a table"
+        return
+    for name, value in cast("_Table", table).items():
+        yield from _time_problems(f"{_CALLS}.{name}", value)
+
+
+def _in_seconds(table: object) -> dict[str, float]:
+    return {name: us * 1e-6 for name, us in cast("Mapping[str, float]", table).items()}
 
 
 def profile_problems(text: str) -> list[str]:
@@ -291,10 +354,7 @@ def _problems(document: _Table) -> Iterator[str]:
     for field in sorted(set(document) - _FIELDS):
         known = ", ".join(sorted(_FIELDS))
         yield f"unknown field {field!r}; a host profile has {known}"
-    for field in PROFILE_TEXTS:
-        value = document.get(field)
-        if not isinstance(value, str) or not value.strip():
-            yield f"{field} is missing; expected text"
+    yield from _text_problems(document)
     scaled = (_SCALED,) if _SCALED in document else ()
     for field in (*_SIGMAS, *scaled):
         value = document.get(field)
@@ -302,10 +362,18 @@ def _problems(document: _Table) -> Iterator[str]:
             yield f"{field} = {_shown(value)}; expected a fraction above 0, at most 1"
     yield from _time_problems("t1_us", document.get("t1_us"))
     yield from _time_problems(_GRAPH_NODE, document.get(_GRAPH_NODE, GRAPH_NODE_US))
+    yield from _time_problems(_JOIN, document.get(_JOIN, 0.0))
     for field in (*_PER_OP, "calls_us"):
         yield from _table_problems(field, document.get(field))
     yield from _named_problems(_COMPILED, COMPILED_US, document.get(_COMPILED, {}))
     yield from _named_problems(_BETWEEN, BETWEEN, document.get(_BETWEEN, {}))
+
+
+def _text_problems(document: _Table) -> Iterator[str]:
+    for field in PROFILE_TEXTS:
+        value = document.get(field)
+        if not isinstance(value, str) or not value.strip():
+            yield f"{field} is missing; expected text"
 
 
 def _table_problems(field: str, table: object) -> Iterator[str]:
@@ -375,6 +443,7 @@ def _profile(document: _Table) -> HostProfile:
         t0_s=per_name("t0_us"),
         calls_s=per_name("calls_us"),
         graph_node_s=number(_GRAPH_NODE, GRAPH_NODE_US) * 1e-6,
+        join_s=number(_JOIN, 0.0) * 1e-6,
         compiled_s=some(_COMPILED),
         between_s=some(_BETWEEN),
         sigma_shared=number("sigma_shared"),

@@ -21,19 +21,42 @@ def attend(  # noqa: PLR0913 - attention has these parts
     causal: bool = False,
     spelled_out: bool = False,
     scaled: bool = True,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Mix *v*, [batch, heads, length, size], by how alike *q* and *k* are.
 
-    Spelled out, a causal mask is a *mask* that is added like any other.
+    Spelled out, a causal mask is a *mask* that is added like any other. Of the
+    weights *dropout* is the share that is zeroed.
     """
     if not spelled_out:
-        return functional.scaled_dot_product_attention(q, k, v, mask, is_causal=causal)
+        return functional.scaled_dot_product_attention(
+            q, k, v, mask, dropout_p=dropout, is_causal=causal
+        )
     scores = torch.matmul(q, k.transpose(2, 3))
     if scaled:
         scores = scores * q.shape[-1] ** -0.5
     if mask is not None:
         scores = scores + mask
-    return torch.matmul(functional.softmax(scores, dim=-1), v)
+    weights = functional.softmax(scores, dim=-1)
+    return torch.matmul(functional.dropout(weights, dropout) if dropout else weights, v)
+
+
+class Dropout(nn.Module):
+    """Zeroes a share of the elements in training, and is no call without one."""
+
+    def __init__(self, share: float) -> None:
+        """Keep the share."""
+        super().__init__()
+        self.share = share
+
+    @property
+    def now(self) -> float:
+        """The share that is zeroed in this mode."""
+        return self.share if self.training else 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop elements."""
+        return functional.dropout(x, self.now) if self.now else x
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

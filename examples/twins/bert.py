@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perfc.twins.attention import AS_STORED, attend, join_heads, split_heads
+from perfc.twins.attention import AS_STORED, Dropout, attend, join_heads, split_heads
 from perfc.twins.twin import Made, Twin, Values
 
 _EPSILON = 1e-12
@@ -40,9 +40,12 @@ class BertEmbeddings(nn.Module):
 class BertLayer(nn.Module):
     """Attention and a feed-forward layer, each normalised afterwards."""
 
-    def __init__(self, hidden: int, heads: int, *, spelled_out: bool) -> None:
+    def __init__(
+        self, hidden: int, heads: int, *, spelled_out: bool, dropout: float
+    ) -> None:
         """Make the projections."""
         super().__init__()
+        self.drop = Dropout(dropout)
         self.heads, self.spelled_out = heads, spelled_out
         self.query = nn.Linear(hidden, hidden)
         self.key = nn.Linear(hidden, hidden)
@@ -59,9 +62,12 @@ class BertLayer(nn.Module):
             split_heads(project(x), self.heads)
             for project in (self.query, self.key, self.value)
         )
-        y = join_heads(attend(q, k, v, mask, spelled_out=self.spelled_out))
-        x = self.mixed_norm(self.mixed(y) + x)
-        out: Tensor = self.norm(self.narrow(functional.gelu(self.wide(x))) + x)
+        y = attend(
+            *(q, k, v, mask), spelled_out=self.spelled_out, dropout=self.drop.now
+        )
+        x = self.mixed_norm(self.drop(self.mixed(join_heads(y))) + x)
+        y = self.narrow(functional.gelu(self.wide(x)))
+        out: Tensor = self.norm(self.drop(y) + x)
         return out
 
 
@@ -75,6 +81,7 @@ class Bert(nn.Module):
         *,
         head: str = "mlm",
         spelled_out: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         """Make embeddings, blocks and the head `mlm`, `pooler` or `classifier`.
 
@@ -83,18 +90,20 @@ class Bert(nn.Module):
         vocab, hidden, heads = sizes
         super().__init__()
         self.embeddings = BertEmbeddings(vocab, hidden)
+        self.drop = Dropout(dropout)
         self.layers = nn.ModuleList(
-            BertLayer(hidden, heads, spelled_out=spelled_out) for _ in range(layers)
+            BertLayer(hidden, heads, spelled_out=spelled_out, dropout=dropout)
+            for _ in range(layers)
         )
         self.head = (
             MaskedWords(hidden, vocab)
             if head == "mlm"
-            else Pooler(hidden, classes=head == "classifier")
+            else Pooler(hidden, classes=head == "classifier", dropout=dropout)
         )
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
         """Run; the mask, [batch, length], is 1 for what counts."""
-        x = self.embeddings(tokens)
+        x = self.drop(self.embeddings(tokens))
         added = scores_of(mask, x.dtype)
         for layer in self.layers:
             x = layer(x, added)
@@ -133,15 +142,16 @@ class MaskedWords(nn.Module):
 class Pooler(nn.Module):
     """Project the first position; two classes after it, if asked for."""
 
-    def __init__(self, hidden: int, *, classes: bool) -> None:
+    def __init__(self, hidden: int, *, classes: bool, dropout: float = 0.0) -> None:
         """Make the layers."""
         super().__init__()
+        self.drop = Dropout(dropout if classes else 0.0)
         self.dense = nn.Linear(hidden, hidden)
         self.classifier = nn.Linear(hidden, 2) if classes else nn.Identity()
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
         """Return [batch, hidden], or [batch, 2]."""
-        out: Tensor = self.classifier(torch.tanh(self.dense(x[:, 0])))
+        out: Tensor = self.classifier(self.drop(torch.tanh(self.dense(x[:, 0]))))
         return out
 
 
@@ -155,6 +165,7 @@ def _twin(name: str) -> Twin:
             (vocab, hidden, heads),
             head=str(values["head"]),
             spelled_out=values["attention"] == "eager",
+            dropout=float(values["dropout"]),
         )
         tokens = torch.randint(vocab, (batch, seq))
         return model, (tokens, torch.ones(batch, seq, dtype=torch.int64))

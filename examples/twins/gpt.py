@@ -14,6 +14,7 @@ from perfc.frontends import WORKLOADS
 from perfc.twins.attention import (
     AS_STORED,
     CausalMask,
+    Dropout,
     attend,
     join_heads,
     split_heads,
@@ -36,6 +37,7 @@ class Sizes:
         positions: Rows of the position table.
         logits: Whether the vocabulary's logits leave, or the last vectors.
         spelled_out: Whether attention is matmuls and a softmax, not one call.
+        dropout: Share of elements that training zeroes.
 
     """
 
@@ -46,6 +48,7 @@ class Sizes:
     positions: int
     logits: bool = True
     spelled_out: bool = False
+    dropout: float = 0.0
 
 
 class Conv1d(nn.Module):
@@ -82,6 +85,7 @@ class Gpt2Block(nn.Module):
             sizes.spelled_out,
         )
         self.ln_1, self.ln_2 = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.drop = Dropout(sizes.dropout)
         self.c_attn = Conv1d(hidden, 3 * hidden)
         self.c_proj = Conv1d(hidden, hidden)
         self.c_fc = Conv1d(hidden, 4 * hidden)
@@ -91,9 +95,15 @@ class Gpt2Block(nn.Module):
         """Transform [batch, length, hidden]."""
         pieces = self.c_attn(self.ln_1(x)).split(self.hidden, dim=2)
         q, k, v = (split_heads(piece, self.heads) for piece in pieces)
-        y = attend(q, k, v, mask, causal=mask is None, spelled_out=self.spelled_out)
-        x = self.c_proj(join_heads(y)) + x
-        out: Tensor = x + self.c_out(new_gelu(self.c_fc(self.ln_2(x))))
+        y = attend(
+            *(q, k, v, mask),
+            causal=mask is None,
+            spelled_out=self.spelled_out,
+            dropout=self.drop.now,
+        )
+        x = self.drop(self.c_proj(join_heads(y))) + x
+        inner = new_gelu(self.c_fc(self.ln_2(x)))
+        out: Tensor = x + self.drop(self.c_out(inner))
         return out
 
 
@@ -106,6 +116,7 @@ class OptLayer(nn.Module):
         hidden = sizes.hidden
         self.heads, self.spelled_out = sizes.heads, sizes.spelled_out
         self.first_norm, self.final_norm = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.drop = Dropout(sizes.dropout)
         self.q_proj, self.k_proj = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
         self.v_proj, self.out_proj = (
             nn.Linear(hidden, hidden),
@@ -123,9 +134,15 @@ class OptLayer(nn.Module):
             split_heads(project(y), self.heads)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        y = attend(q, k, v, mask, causal=mask is None, spelled_out=self.spelled_out)
-        x = x + self.out_proj(join_heads(y))
-        out: Tensor = x + self.fc2(functional.relu(self.fc1(self.final_norm(x))))
+        y = attend(
+            *(q, k, v, mask),
+            causal=mask is None,
+            spelled_out=self.spelled_out,
+            dropout=self.drop.now,
+        )
+        x = x + self.drop(self.out_proj(join_heads(y)))
+        inner = functional.relu(self.fc1(self.final_norm(x)))
+        out: Tensor = x + self.drop(self.fc2(inner))
         return out
 
 
@@ -145,6 +162,8 @@ class Decoder(nn.Module):
         self.positions = nn.Embedding(sizes.positions + offset, sizes.hidden)
         self.blocks = nn.ModuleList(block(sizes) for _ in range(sizes.layers))
         self.norm = nn.LayerNorm(sizes.hidden)
+        # OPT drops nothing of its embeddings.
+        self.drop = Dropout(0.0 if offset else sizes.dropout)
         places = torch.arange(offset, sizes.positions + offset)[None]
         self.register_buffer("places", places, persistent=False)
         self.mask = CausalMask(sizes.positions) if sizes.spelled_out else None
@@ -153,6 +172,7 @@ class Decoder(nn.Module):
         """Return logits [batch, length, vocab], or vectors [batch, length, hidden]."""
         length = tokens.shape[1]
         x = self.words(tokens) + self.positions(self.get_buffer("places")[:, :length])
+        x = self.drop(x)
         mask = None if self.mask is None else self.mask()[..., :length, :length]
         for block in self.blocks:
             x = block(x, mask)
@@ -175,6 +195,7 @@ def _twin(
             positions=WORKLOADS[name].limits["seq"],
             logits=values["head"] == "lm",
             spelled_out=values["attention"] == "eager",
+            dropout=float(values["dropout"]),
         )
         tokens = torch.randint(vocab, (batch, seq))
         return Decoder(sizes, block, offset), (tokens,)

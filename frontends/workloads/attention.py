@@ -15,6 +15,9 @@ TRANSFORMER_CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 """`attn_implementation` of Hugging Face's models, and how they store numbers."""
 
+DROPOUT = frozenset({"dropout"})
+"""The parameter that says which share of elements training zeroes."""
+
 TRANSFORMER_LIMITS: Mapping[str, int] = {"layers": 1_000}
 """A graph of more would not fit into memory."""
 
@@ -29,6 +32,7 @@ class Heads:
     Attributes:
         count: Heads.
         size: Elements of one.
+        dropout: Share of the weights that training zeroes.
         spelled_out: Whether attention is written in matmuls and a softmax, as
             Hugging Face's `eager` does, not as the one call `sdpa`.
 
@@ -36,6 +40,7 @@ class Heads:
 
     count: int
     size: int
+    dropout: float = 0.0
     spelled_out: bool = False
 
     @property
@@ -59,7 +64,12 @@ def heads_of(name: str, values: Mapping[str, int | str]) -> Heads:
         )
         raise UsageError(msg)
     spelled_out = values["attention"] == "eager"
-    return Heads(count=heads, size=hidden // heads, spelled_out=spelled_out)
+    return Heads(
+        count=heads,
+        size=hidden // heads,
+        dropout=float(values["dropout"]),
+        spelled_out=spelled_out,
+    )
 
 
 def transformer(name: str, values: Mapping[str, int | str]) -> Builder:
@@ -92,6 +102,8 @@ def attend(  # noqa: PLR0913 - attention has these parts
     attributes: dict[str, AttrValue] = {} if scaled else {"scale": 1.0}
     if causal:
         attributes["causal"] = True
+    if heads.dropout:
+        attributes["dropout"] = heads.dropout
     if heads.spelled_out:
         attributes["spelled_out"] = (
             "matmul(q, k)",

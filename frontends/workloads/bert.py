@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perfc.frontends.workloads.attention import (
+    DROPOUT,
     MINIMUM,
     TRANSFORMER_CHOICES,
     TRANSFORMER_LIMITS,
@@ -39,6 +40,7 @@ def build_bert(name: str, values: Mapping[str, int | str]) -> Program:
     tokens = builder.input("input_ids", seq, dtype=I64)
     attention_mask = builder.input("attention_mask", seq, dtype=I64)
     x = _embeddings(builder, tokens, seq, (int(values["vocab"]), heads.width))
+    x = builder.dropout(x, "bert.embeddings", heads.dropout)
     mask = _mask(builder, attention_mask, seq)
     for layer in range(int(values["layers"])):
         x = _layer(builder, x, f"bert.encoder.layer.{layer}", (heads, mask, seq))
@@ -47,6 +49,7 @@ def build_bert(name: str, values: Mapping[str, int | str]) -> Program:
     else:
         x = _pooled(builder, x, heads.width)
     if values["head"] == "classifier":
+        x = builder.dropout(x, "dropout", heads.dropout)
         x = builder.linear(x, "classifier", (heads.width, _LABELS))
     builder.graph.outputs.append(x)
     return single(builder.graph)
@@ -101,17 +104,24 @@ def _layer(
         for name in ("query", "key", "value")
     )
     y = attend(builder, own, (q, k, v), heads, seq, mask=mask)
-    x = _output(builder, (y, x), f"{path}.attention.output", (hidden, hidden))
+    share = heads.dropout
+    at = f"{path}.attention.output"
+    x = _output(builder, (y, x), at, (hidden, hidden), share)
     y = builder.linear(x, f"{path}.intermediate.dense", (hidden, inner))
     y = builder.op("gelu", f"{path}.intermediate.intermediate_act_fn.gelu", y)
-    return _output(builder, (y, x), f"{path}.output", (inner, hidden))
+    return _output(builder, (y, x), f"{path}.output", (inner, hidden), share)
 
 
 def _output(
-    builder: Builder, pair: tuple[Value, Value], path: str, sizes: tuple[int, int]
+    builder: Builder,
+    pair: tuple[Value, Value],
+    path: str,
+    sizes: tuple[int, int],
+    dropout: float,
 ) -> Value:
-    """Project the first of *pair*, add the second, normalise."""
+    """Project the first of *pair*, drop elements, add the second, normalise."""
     y = builder.linear(pair[0], f"{path}.dense", sizes)
+    y = builder.dropout(y, path, dropout)
     y = builder.op("add", f"{path}.add", y, pair[1])
     return builder.layer_norm(y, f"{path}.LayerNorm", sizes[1], _EPSILON)
 
@@ -150,10 +160,12 @@ def _workload(name: str, layers: int, hidden: int, heads: int) -> Workload:
             "vocab": 30522,
             "head": "mlm",
             "attention": "sdpa",
+            "dropout": "0",
             "dtype": "f32",
         },
         choices={**TRANSFORMER_CHOICES, "head": ("mlm", "pooler", "classifier")},
         limits={**TRANSFORMER_LIMITS, "seq": _POSITIONS},
+        shares=DROPOUT,
         make=make,
     )
 

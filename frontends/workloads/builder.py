@@ -121,6 +121,12 @@ class Builder:
                 x = self.op(activation, f"{path}.{2 * layer + 1}.{activation}", x)
         return x
 
+    def dropout(self, x: Value, path: str, share: float) -> Value:
+        """Zero a share of the elements in training; inference keeps all of them."""
+        if not share:
+            return x
+        return self.op("identity", f"{path}.dropout", x, dropout=share)
+
     def layer_norm(self, x: Value, path: str, size: int, epsilon: float) -> Value:
         """Normalise the last axis, with scale and bias."""
         scale = self.parameter(f"{path}.weight", size)

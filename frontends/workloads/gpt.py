@@ -19,6 +19,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.frontends.workloads.attention import (
+    DROPOUT,
     TRANSFORMER_CHOICES,
     TRANSFORMER_LIMITS,
     Heads,
@@ -82,6 +83,7 @@ def build_gpt2(config: GptConfig, values: Mapping[str, int | str]) -> Program:
     x = builder.embedding(tokens, "transformer.wte", vocab, heads.width)
     y = builder.embedding(places, "transformer.wpe", rows, heads.width)
     x = builder.op("add", "transformer.add", x, y)
+    x = builder.dropout(x, "transformer.drop", heads.dropout)
     for layer in range(int(values["layers"])):
         x = _gpt2_block(builder, x, f"transformer.h.{layer}", heads, seq)
     x = builder.layer_norm(x, "transformer.ln_f", heads.width, _EPSILON)
@@ -109,12 +111,14 @@ def _gpt2_block(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -
     )
     y = attend(builder, own, (q, k, v), heads, seq, causal=True)
     y = _conv1d(builder, y, f"{own}.c_proj", (hidden, hidden))
+    y = builder.dropout(y, f"{own}.resid_dropout", heads.dropout)
     x = builder.op("add", f"{path}.add", y, x)
     y = builder.layer_norm(x, f"{path}.ln_2", hidden, _EPSILON)
     y = _conv1d(builder, y, f"{path}.mlp.c_fc", (hidden, inner))
     name = f"{path}.mlp.act.gelu"
     y = builder.op("gelu", name, y, approximate="tanh", spelled_out=_GELU_NEW)
     y = _conv1d(builder, y, f"{path}.mlp.c_proj", (inner, hidden))
+    y = builder.dropout(y, f"{path}.mlp", heads.dropout)
     return builder.op("add", f"{path}.add", x, y)
 
 
@@ -159,11 +163,13 @@ def _opt_layer(builder: Builder, x: Value, path: str, heads: Heads, seq: int) ->
     )
     y = attend(builder, own, (q, k, v), heads, seq, causal=True)
     y = builder.linear(y, f"{own}.out_proj", (hidden, hidden))
+    y = builder.dropout(y, own, heads.dropout)
     x = builder.op("add", f"{path}.add", x, y)
     y = builder.layer_norm(x, f"{path}.final_layer_norm", hidden, _EPSILON)
     y = builder.linear(y, f"{path}.fc1", (hidden, inner))
     y = builder.op("relu", f"{path}.activation_fn.relu", y)
     y = builder.linear(y, f"{path}.fc2", (inner, hidden))
+    y = builder.dropout(y, path, heads.dropout)
     return builder.op("add", f"{path}.add", x, y)
 
 
@@ -184,10 +190,12 @@ def _workload(config: GptConfig, build: _Build) -> Workload:
             "vocab": config.vocab,
             "head": "lm",
             "attention": "sdpa",
+            "dropout": "0",
             "dtype": "f32",
         },
         choices={**TRANSFORMER_CHOICES, "head": ("lm", "none")},
         limits={**TRANSFORMER_LIMITS, "seq": config.positions},
+        shares=DROPOUT,
         make=make,
     )
 

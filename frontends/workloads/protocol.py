@@ -15,6 +15,8 @@ MAX_PARAMETER = 10**12
 _BETWEEN = re.compile(r",(?![^(]*\))")
 """A comma, but for those inside of parentheses."""
 
+_SHARE = re.compile(r"\d{1,4}(\.\d{0,20})?|\.\d{1,20}", re.ASCII)
+
 _MAX_DIGITS = 20
 _MAX_LAYERS = 200
 _MAX_WIDTH = 10**6
@@ -45,6 +47,7 @@ class Workload:
         least: Least number of the parameters that need more than 1.
         widths: Parameters that are widths of layers, as `512-256-64`.
         texts: Parameters that are read elsewhere, as `zipf(1.05)`.
+        shares: Parameters that are numbers from 0 to 1, as text.
 
     """
 
@@ -58,6 +61,7 @@ class Workload:
     least: Mapping[str, int] = attrs.field(factory=dict[str, int])
     widths: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
+    shares: frozenset[str] = frozenset()
 
     @property
     def usage(self) -> str:
@@ -109,6 +113,8 @@ class Workload:
             return text
         if key in self.widths:
             return self._widths(key, text)
+        if key in self.shares:
+            return self._share(key, text)
         least, limit = self.least.get(key, 1), self.limits.get(key, MAX_PARAMETER)
         if not text.isdecimal() or not least <= int(text[:_MAX_DIGITS]) <= limit:
             msg = (
@@ -117,6 +123,15 @@ class Workload:
             )
             raise UsageError(msg)
         return int(text)
+
+    def _share(self, key: str, text: str) -> str:
+        if not _SHARE.fullmatch(text) or not float(text) <= 1:
+            msg = (
+                f"parameter {key}={text[:40]!r} of {self.name!r}: expected a number "
+                "from 0 to 1"
+            )
+            raise UsageError(msg)
+        return text
 
     def _widths(self, key: str, text: str) -> str:
         parts = text.split("-")

@@ -99,6 +99,7 @@ ATTENTION = OpDef(
         "causal": OPTIONAL_BOOL,  # query i sees keys up to i
         "scale": OPTIONAL_FLOAT,  # 1 / sqrt(head_dim) if absent
         "mask_hides": OPTIONAL_BOOL,  # true in a boolean mask hides, not shows
+        "dropout": OPTIONAL_FLOAT,  # share of the weights that training zeroes
         "spelled_out": OPTIONAL_TEXTS,
     },
     summary="q, k, v, masks...: softmax(scale * q k^T + mask) v; heads may be shared",

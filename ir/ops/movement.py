@@ -13,6 +13,7 @@ from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
     MAX_ELEMENTS,
     OPTIONAL_BOOL,
+    OPTIONAL_FLOAT,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     UNKNOWN_DIM,
@@ -218,6 +219,7 @@ IDENTITY = OpDef(
     arity=(1, 1),
     infer=lambda attributes, operands: [operands[0]],
     work=no_work,
+    attributes={"dropout": OPTIONAL_FLOAT},  # the share that training zeroes here
     view=0,
     traits=frozenset({Trait.CONVERTS, Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
     summary="the same tensor",

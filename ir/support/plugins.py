@@ -31,12 +31,15 @@ TARGETS = "perfc.targets"
 """Paths of target sheets."""
 EXPORTERS = "perfc.exporters"
 """Writers of reports, named for their format."""
+PRESETS = "perfc.presets"
+"""Paths of presets, or their tables."""
 _NOUNS = {
     FRONTENDS: "frontend",
     PASSES: "pass",
     COST_MODELS: "cost model",
     TARGETS: "target",
     EXPORTERS: "exporter",
+    PRESETS: "preset",
 }
 
 

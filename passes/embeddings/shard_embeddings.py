@@ -66,6 +66,9 @@ class ShardEmbeddings(Transform):
             back as soon as they are complete, and are waited for there.
         only: A rank that stands for all, as if each had its tables; -1 for all ranks
             as they are.
+        fixed_lengths: Whether all bags have as many indices in every batch, so that
+            ranks know what they get without telling each other, and no host waits: what
+            a step needs to be captured as a CUDA graph.
 
     Raises:
         UsageError: an option is wrong, or there is a backward pass already.
@@ -87,6 +90,7 @@ class ShardEmbeddings(Transform):
     early: bool = True
     functional: bool = False
     only: int = -1
+    fixed_lengths: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -144,6 +148,12 @@ class ShardEmbeddings(Transform):
         )
         ctx.note("sharded-tables", _summary(plan, world, len(classes)))
         self._tell_fallback(found, ctx)
+        if self.fixed_lengths:
+            ctx.note(
+                "fixed-lengths",
+                "all bags are taken to have as many indices in every batch: ranks do "
+                "not tell each other how much they get",
+            )
         return attrs.evolve(program, classes=classes, replicas=self.ranks)
 
     def _tell_fallback(self, found: Sequence[ShardingGroup], ctx: PassContext) -> None:
@@ -195,7 +205,11 @@ class ShardEmbeddings(Transform):
         tape.constants = "shard"
         codec = self._codec
         exchanges = [
-            Exchange(tape, bags, group, rank // group.among, codec, self.functional)
+            Exchange(
+                *(tape, bags, group, rank // group.among, codec),
+                functional=self.functional,
+                fixed=self.fixed_lengths,
+            )
             for group in sharding_groups(bags.tables, plan, self._world)
         ]
         local = _kept_local(graph, bags, plan)

@@ -40,6 +40,7 @@ class Exchange:
         place: The place of this rank.
         codec: What pooled rows are on their way; None for what they are.
         functional: Whether the collective that brings rows is no request.
+        fixed: Whether ranks know how much they get without telling each other.
 
     """
 
@@ -49,6 +50,7 @@ class Exchange:
     place: int
     codec: Codec | None
     functional: bool = False
+    fixed: bool = False
 
     def send(self) -> Value:
         """Write it up to the collective that brings the rows of this rank's samples."""
@@ -136,7 +138,8 @@ class Exchange:
                 "bucketize_bags", 2, lengths, indices, buckets=group.among
             )
             lengths, indices = bucketized
-        self._exchange_splits(lengths)
+        if not self.fixed:
+            self._exchange_splits(lengths)
         counts = [self.bags.batch * group.among * len(s) for s in group.places]
         wanted = [total(shard.table.lookups for shard in s) for s in group.places]
         lengths = self._distributed("lengths", lengths, counts)

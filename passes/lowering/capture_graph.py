@@ -17,6 +17,9 @@ from perfc.passes.graphs import (
     LaunchCopy,
 )
 
+_SPLITS = ".splits.item"
+"""How the node is called by which hosts learn how much ranks of sharded tables get."""
+
 _TRANSFERS = frozenset({"h2d", "d2h"})
 """Copies between host and device, which may stay outside of the graph."""
 
@@ -153,11 +156,15 @@ class _Capture:
 def _refusal(graph: LaunchGraph, task: int) -> str:
     op = graph.ops[graph.op[task]]
     node = f" (%{op.node})" if op.node else ""
+    advice = "keep the tensor on the device or in pinned memory"
+    if op.node.endswith(_SPLITS):
+        advice = (
+            "say that bags have fixed lengths, shard-embeddings{fixed-lengths=true}"
+        )
     return (
         f"{graph.name} cannot be captured as a CUDA graph: {op.name}{node} calls "
         f"{graph.detail[task]}, which waits for the device, and CUDA refuses that "
-        "while it captures; keep the tensor on the device or in pinned memory, or "
-        "use --runtime eager"
+        f"while it captures; {advice}, or use --runtime eager"
     )
 
 

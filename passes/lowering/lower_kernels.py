@@ -67,6 +67,8 @@ class LowerKernels(Pass):
         spelled_out: Whether attention, norms and activations that the source
             spells out in several calls are launched call by call, as eager
             PyTorch does; else as if it used the one call that PyTorch has.
+        patterns: Whether, in the latter case, attention is that call only where
+            Inductor has a pattern for it (`torch.compile`).
         large_arguments: Whether PyTorch is built with CUDA 13, whose kernels take
             32 KB of arguments: optimizers then launch fewer.
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`,
@@ -94,6 +96,7 @@ class LowerKernels(Pass):
     tf32: bool = False
     fused_bias: bool = True
     spelled_out: bool = True
+    patterns: bool = False
     large_arguments: bool = False
     log_sigmoid: bool = True
     attention: str = ATTENTION_KERNELS[0]
@@ -153,6 +156,7 @@ class LowerKernels(Pass):
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",
             self.spelled_out,
+            self.patterns,
             self.large_arguments,
             self.log_sigmoid,
             attention=self.attention,

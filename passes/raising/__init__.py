@@ -8,6 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.passes.raising.decompose import (
+        drop_elements,
         fold_batches,
         left_whole,
         pair_einsums,
@@ -26,7 +27,13 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "decompose": ("fold_batches", "left_whole", "pair_einsums", "take_apart"),
+            "decompose": (
+                "drop_elements",
+                "fold_batches",
+                "left_whole",
+                "pair_einsums",
+                "take_apart",
+            ),
             "gradient_matcher": ("raise_gradients",),
             "raise_activation": ("RaiseActivation",),
             "raise_attention": ("RaiseAttention",),
@@ -48,6 +55,7 @@ __all__ = [
     "RaiseLinear",
     "RaiseNorm",
     "RaiseRotary",
+    "drop_elements",
     "fold_batches",
     "left_whole",
     "pair_einsums",

@@ -36,6 +36,20 @@ def take_apart(tape: Tape) -> None:
     _replace(tape, {node: _CALLS[node.op] for node in listing if node.op in _CALLS})
 
 
+def drop_elements(tape: Tape) -> None:
+    """Put `dropout` where a workload says that training zeroes elements."""
+    said = {
+        node
+        for node in tape.graph
+        if node.op == "identity" and node.attributes.get("dropout")
+    }
+    _replace(tape, dict.fromkeys(said, _dropped))
+
+
+def _dropped(call: _Call) -> Value:
+    return call.tape.ops("dropout", 2, *call.operands)[0]
+
+
 def fold_batches(tape: Tape) -> None:
     """Put what PyTorch's `matmul` does in place of matmuls of several batch axes.
 
@@ -175,7 +189,10 @@ def _attention(call: _Call) -> Value | None:
         if not typed(mask).dtype.is_float:
             return None
         scores = tape.op("add", scores, mask)
-    return tape.op("matmul", tape.op("softmax", scores, axis=-1), v)
+    weights = tape.op("softmax", scores, axis=-1)
+    if call.number("dropout", 0.0):
+        weights = tape.ops("dropout", 2, weights)[0]
+    return tape.op("matmul", weights, v)
 
 
 def _causal_mask(tape: Tape, scores: Value) -> Value:

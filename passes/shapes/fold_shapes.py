@@ -56,4 +56,6 @@ def _is_known(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> bool:
 
 
 def _is_neutral(node: Node) -> bool:
+    if node.attributes.get("dropout"):  # where training drops elements
+        return False
     return node.operands[0].type == node.results[0].type

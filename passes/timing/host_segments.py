@@ -50,7 +50,7 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
         elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
             seconds.append(stated_s)
         elif kind is TaskKind.CALL and _joins(graph, index):
-            seconds.append(0.0)
+            seconds.append(profile.join_s)
         elif kind is not TaskKind.HOST:
             call_s = calls_s.get(detail, default_s)
             seconds.append(call_s + nodes_s[index] if index in nodes_s else call_s)
@@ -70,7 +70,8 @@ def _joins(graph: LaunchGraph, call: int) -> bool:
     The library does so within its call, some 8 us on the median host (2.0 between both
     launches, in 638 of five traces of ResNet-50 and DLRM on V100 and A100). Whether it
     cuts a sum is known by a rule of thumb, which says no for larger batches: no host
-    time hangs on it, lest a larger batch end sooner.
+    time hangs on it, lest a larger batch end sooner, but where a profile of one host
+    says what that host takes (`join_us`).
     """
     return call + 1 < len(graph) and graph.detail[call + 1] == PARTS
 

@@ -32,7 +32,13 @@ from perfc.passes.graphs import (
     require_updated_in_place,
     typed,
 )
-from perfc.passes.raising import fold_batches, left_whole, pair_einsums, take_apart
+from perfc.passes.raising import (
+    drop_elements,
+    fold_batches,
+    left_whole,
+    pair_einsums,
+    take_apart,
+)
 from perfc.passes.shapes import Inference
 from perfc.passes.training.joint_graph import take_gradients
 from perfc.passes.training.loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
@@ -72,8 +78,8 @@ class Training(Transform):
     The loss, the backward pass and the optimizer are appended, op by op in the
     order in which eager PyTorch runs them. Gradients that no parameter needs are
     not computed. The loss compares the first output with `labels`, a new input.
-    What inference has taken out of the graph stays out: dropout, and batch norms
-    folded into convolutions.
+    What inference has taken out of the graph stays out: dropout, but that of built-in
+    workloads (`dropout=0.1`), and batch norms folded into convolutions.
 
     A graph that has a backward pass, and returns its gradients, gets the optimizer
     alone: they are outputs `w.grad` of a parameter `w`, as in a joint `.pt2` file.
@@ -274,7 +280,9 @@ class Training(Transform):
 
     def _prepare(self, tape: Tape, ctx: PassContext) -> None:
         graph = tape.graph
+        drop_elements(tape)
         take_apart(tape)
+        _tell_dropout(graph, ctx)
         fold_batches(tape)
         pair_einsums(tape)
         for node in left_whole(graph):
@@ -392,3 +400,15 @@ def _is_autocast(output: Value, parameters: Iterable[Value]) -> bool:
     """Whether a model computes in less than it is stored in."""
     widest = max((typed(parameter).dtype.bits for parameter in parameters), default=0)
     return typed(output).dtype.bits < widest
+
+
+def _tell_dropout(graph: Graph, ctx: PassContext) -> None:
+    """Say that kernels of attention draw no random numbers here."""
+    kept = [node for node in graph if node.attributes.get("dropout")]
+    if kept:
+        ctx.note(
+            "attention-dropout",
+            f"{len(kept)} attentions drop weights within their kernel, which is priced "
+            "as the one without",
+            str(kept[0]),
+        )

@@ -55,23 +55,27 @@ def test_published_inference_times() -> None:
     assert max(errors) < 0.35
 
 
-def test_published_iterations_of_dlrm() -> None:
-    """Lin et al.'s twelve on V100: 6 % off on average, none by more than 12 %."""
+@pytest.mark.parametrize(
+    ("host", "mean", "most"), [(None, 0.036, 0.08), ("shared", 0.06, 0.15)]
+)
+def test_published_iterations_of_dlrm(
+    host: str | None, mean: float, most: float
+) -> None:
+    """Lin et al.'s twelve on V100, by preset, with their host and with another."""
     path = ROWS.with_name("dlrm_lin_v100.csv")
     if not path.exists():
         pytest.skip(f"{path.name} is not there: it is no part of the repository")
     steps = runpy.run_path(str(BENCHMARKS / "lin_steps.py"))
-    machine = load_target("v100-sxm2-16g", steps["MACHINE"])
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     errors: list[float] = [
-        steps["report"](row, machine).time_us / 1e3 / float(row["measured_e2e_ms"]) - 1
+        steps["report"](row, host).time_us / 1e3 / float(row["measured_e2e_ms"]) - 1
         for row in rows
     ]
 
     assert 12 == len(errors)
-    assert sum(map(abs, errors)) / 12 < 0.06
-    assert max(map(abs, errors)) < 0.12
+    assert sum(map(abs, errors)) / 12 < mean
+    assert max(map(abs, errors)) < most
 
 
 def test_published_steps_of_megatron(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
@@ -14,9 +14,11 @@ from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
 from perfc.tools.models import Model, OnnxModel, conversions, load_request
+from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
-from perfc.tools.request import INFERENCE, AnalyzeOptions, Request, shows
+from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
 from perfc.tools.run import Run
+from perfc.tools.signatures import shows
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
@@ -25,14 +27,14 @@ if TYPE_CHECKING:
 @shows(AnalyzeOptions)
 def analyze(
     model: Model | Source | OnnxModel | str | os.PathLike[str],
-    target: Target | str | os.PathLike[str],
+    target: Target | str | os.PathLike[str] | None = None,
     **options: Unpack[AnalyzeOptions],
 ) -> Report:
     """Predict the time of one iteration of *model* on *target*.
 
     Args:
         model: A loaded model, or what `load` takes.
-        target: A target, its name, or the path of its sheet.
+        target: A target, its name, or the path of its sheet; None for the preset's.
         runtime: `eager`, `cudagraph` or `compiled`.
         inputs: `host-pinned` (asynchronous copies), `host-pageable` (blocking copies)
             or `device` (no copies).
@@ -59,6 +61,8 @@ def analyze(
             model that is not loaded yet also all passes, as `Report.pipeline` has them.
         overrides: Sheet fields and values, as `--set` takes them; for a target
             given by name or path.
+        preset: A preset, by name or file: target, host, inputs and options of passes;
+            what is given besides wins. A loaded model was to be loaded by it, too.
         transforms: Passes that change the graph of a model that is not loaded yet.
         instruments: Observers of the passes.
 
@@ -67,8 +71,14 @@ def analyze(
         PerfcError: the model, the target or the pipeline is at fault.
 
     """
-    named = {"model": model, "target": target}
-    return report_on(Request.of("perfc.analyze", AnalyzeOptions, options, **named))
+    named: dict[str, Any] = {"model": model}
+    if target is not None or options.get("preset") is None:
+        named["target"] = target
+    request = Request.of("perfc.analyze", AnalyzeOptions, options, **named)
+    if isinstance(request.model, Model):
+        loaded = request.model
+        return report_on(with_preset(request, loaded.passes, loaded.preset))
+    return report_on(with_preset(request))
 
 
 def report_on(request: Request) -> Report:
@@ -198,6 +208,9 @@ def check_world(ranks: int, target: Target) -> None:
 def _target(request: Request) -> Target:
     """Return the target of a request."""
     target = request.target
+    if not target:
+        msg = f"preset {request.preset} names no target: give one"
+        raise UsageError(msg)
     if not isinstance(target, Target):
         return load_target(target, request.overrides)
     if request.overrides:

@@ -24,7 +24,8 @@ from perfc.tools.models import (
     require_torch,
     training_passes,
 )
-from perfc.tools.request import TRAINING, Request, TorchOptions, shows
+from perfc.tools.request import TRAINING, Request, TorchOptions
+from perfc.tools.signatures import shows
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Recording, Source

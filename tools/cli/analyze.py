@@ -17,7 +17,8 @@ from perfc.tools.cli.arguments import (
     log_timing,
     output_option,
     quiet_option,
-    read_request,
+    read_requests,
+    request_option,
     request_options,
     timing_option,
 )
@@ -25,6 +26,7 @@ from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
 from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
+from perfc.tools.request import Request
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
@@ -35,8 +37,10 @@ EXIT_OUT_OF_MEMORY = 5
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("model")
+@request_option("target", required=False)
 @request_options(
-    *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
+    "preset",
+    *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "ranks", "dtype", "runtime", "attention", "inputs", "overheads"),
     *("passes", "pipeline", "overrides"),
 )
@@ -75,32 +79,32 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
     if options["quiet"] and options["verbose"]:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
-    output, targets = options["output"], len(options["target"])
+    output, asked = options["output"], read_requests(model, options, options["target"])
     if options["print_pipeline"]:
-        write_result(_pipeline(model, options), output)
+        write_result(_pipeline(asked[0]), output)
         return 0
-    exporter = find_exporter(options["form"], reports=targets, path=output)
-    reports = _analyze_all(model, options)
+    exporter = find_exporter(options["form"], reports=len(asked), path=output)
+    reports = _analyze_all(asked, options)
     document = options["form"] != "table"
     write_result(exporter.export(reports, output), output, document=document)
     return _exit_code(reports) if options["strict"] else 0
 
 
-def _pipeline(model: str, options: Mapping[str, Any]) -> str:
+def _pipeline(asked: Request) -> str:
     """Return the passes that would run: the same for all targets."""
-    asked = read_request(model, options)
-    target = load_target(options["target"][0], asked.overrides)
-    run = run_of(attrs.evolve(asked, target=target, overrides={}))
-    return f"{run.pipeline}\n"
+    return f"{run_of(asked).pipeline}\n"
 
 
-def _analyze_all(model: str, options: Mapping[str, Any]) -> list[Report]:
+def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[Report]:
     timing = Timing()
     verified = [VerifyEach()] if options["verify_each"] else []
-    asked = attrs.evolve(read_request(model, options), instruments=(timing, *verified))
-    targets = [load_target(name, asked.overrides) for name in options["target"]]
-    asked = attrs.evolve(load_request(asked), overrides={})
-    reports = [report_on(attrs.evolve(asked, target=target)) for target in targets]
+    targets = [load_target(str(one.target), one.overrides) for one in asked]
+    first = attrs.evolve(asked[0], instruments=(timing, *verified))
+    loaded = attrs.evolve(load_request(first), overrides={})
+    reports = [
+        report_on(attrs.evolve(loaded, target=target, remarks=one.remarks))
+        for one, target in zip(asked, targets, strict=True)
+    ]
     if options["verbose"]:
         log_timing(timing)
     return reports

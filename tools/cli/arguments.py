@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import click
+from click.core import ParameterSource
 
 from perfc.ir import UsageError
 from perfc.tools.files import tell
@@ -145,7 +146,39 @@ def read_request(model: str, options: Mapping[str, Any]) -> Request:
         for name, value in options.items()
         if name in OPTIONS and name != "target"
     }
-    return Request(model=model, **read)
+    return Request(model=model, given=_given(read), **read)
+
+
+def read_requests(
+    model: str, options: Mapping[str, Any], targets: Sequence[str]
+) -> list[Request]:
+    """Return a request for each target, or one for that of the preset.
+
+    Raises:
+        UsageError: a text means nothing, or the preset is not for a target.
+        MissingParameter: nobody names a target.
+
+    """
+    from perfc.tools.presets import with_preset
+
+    asked = read_request(model, options)
+    named = [
+        attrs.evolve(asked, target=name, given=asked.given | {"target"})
+        for name in targets
+    ]
+    requests = [with_preset(one) for one in named or [asked]]
+    if not requests[0].target:
+        raise click.MissingParameter(param_hint="'--target'", param_type="option")
+    return requests
+
+
+def _given(read: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of options that the command line has, defaults left out."""
+    context = click.get_current_context()
+    unsaid = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    return frozenset(
+        name for name in read if context.get_parameter_source(name) not in unsaid
+    )
 
 
 def _popularities(texts: Sequence[str]) -> dict[str, str]:

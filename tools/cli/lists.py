@@ -6,12 +6,13 @@ import json
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
+import attrs
 import click
 
 from perfc.costmodels import Target, assumed_system, load_target, target_names
-from perfc.costmodels.sheets import describe, system_names
+from perfc.costmodels.sheets import describe, preset_names, system_names
 from perfc.frontends import WORKLOADS
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, UsageError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import Transform
 from perfc.passes.pipeline_spec import pass_class, pass_names
@@ -25,6 +26,7 @@ from perfc.tools.cli.target_constants import (
     target_json,
 )
 from perfc.tools.files import print_line, tell, write_result
+from perfc.tools.presets import PRESET_SCHEMA, Preset, load_preset
 from perfc.tools.reports import columns_text
 
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -47,11 +49,17 @@ def _usable(
     context_settings=_HELP,
     epilog="Example: perfc targets show a100",
 )
+@click.option("--presets", is_flag=True, help="List presets instead.")
+@plugin_option
 @debug_option
 @click.pass_context
-def targets(ctx: click.Context) -> None:
+def targets(ctx: click.Context, *, presets: bool) -> None:
     """List targets and systems; `targets show T` prints each field with its source."""
     if ctx.invoked_subcommand is not None:
+        return
+    if presets:
+        titles = ("preset", "target", "host", "inputs", "what it is")
+        print_line(columns_text([titles, *_usable(_preset_row, preset_names())]))
         return
     head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
     print_line(columns_text([head, *_usable(_target_row, target_names())]))
@@ -72,6 +80,15 @@ def _target_row(name: str) -> tuple[str, ...]:
         f"{memory.bytes_per_s / 1e9:.0f} GB/s",
         f"{target.watts:.0f} W",
     )
+
+
+def _preset_row(name: str) -> tuple[str, ...]:
+    preset = load_preset(name)
+    told = [str(preset.fields.get(key, "-")) for key in _PRESET_COLUMNS]
+    return (name, *told, preset.summary)
+
+
+_PRESET_COLUMNS = ("target", "overheads", "inputs")
 
 
 def _system_row(name: str) -> tuple[str, ...]:
@@ -97,15 +114,23 @@ def _system_row(name: str) -> tuple[str, ...]:
     is_flag=True,
     help="Print the constants of cost models that hold on it instead.",
 )
+@click.option("--preset", is_flag=True, help="TARGET is a preset: print what it says.")
 @format_option
+@plugin_option
 @debug_option
-def show(target: str, *, constants_: bool, format_: str) -> None:
+def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
     """Print every field of TARGET (a name or a sheet file) with its source.
 
     With --constants: those of the cost models that hold on it. A kind is `fitted` to
     rows, `published` in a paper, a manual or source code, `single` (read off one case)
     or `assumed`.
     """
+    if preset and constants_:
+        msg = "--preset and --constants exclude each other"
+        raise UsageError(msg)
+    if preset:
+        _show_preset(load_preset(target), as_json=format_ == "json")
+        return
     loaded = load_target(target)
     if format_ == "json":
         content = constants_json(loaded) if constants_ else _fields_json(loaded)
@@ -114,6 +139,16 @@ def show(target: str, *, constants_: bool, format_: str) -> None:
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
     rows = [[str(cell) for cell in row] for row in describe(loaded)]
     print_line(constants_text(loaded) if constants_ else columns_text(rows))
+
+
+def _show_preset(preset: Preset, *, as_json: bool) -> None:
+    if as_json:
+        lines = [attrs.asdict(line) for line in preset.lines]
+        told = {"name": preset.name, "summary": preset.summary, "lines": lines}
+        print_line(json.dumps({"schema": PRESET_SCHEMA, **told}, indent=2))
+        return
+    print_line(f"{preset.name}   {preset.summary}")
+    print_line(columns_text([[n.key, n.text, n.source] for n in preset.lines]))
 
 
 def _fields_json(target: Target) -> dict[str, object]:

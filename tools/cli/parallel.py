@@ -6,7 +6,6 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 
 from perfc.ir import UsageError
@@ -16,7 +15,7 @@ from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
     quiet_option,
-    read_request,
+    read_requests,
     request_option,
     request_options,
 )
@@ -50,8 +49,13 @@ _OF_COMPAT = frozenset(
 )
 @click.argument("model", metavar="MODEL")
 @request_option(
-    "target", metavar="SYSTEM|FILE.toml", help="The machine.", multiple=False
+    "target",
+    metavar="SYSTEM|FILE.toml",
+    help="The machine.",
+    multiple=False,
+    required=False,
 )
+@request_options("preset")
 @request_option(
     "ranks",
     callback=counts,
@@ -216,13 +220,16 @@ def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
     method = options["method"] or (None if options["texts"] else FAST)
-    name, ranks = options["target"], options["ranks"]
     of_strategies = {"ranks": None, "accumulate": None}
-    asked = read_request(options["model"], {**options, **of_strategies})
+    (asked,) = read_requests(
+        options["model"],
+        {**options, **of_strategies},
+        [options["target"]] if options["target"] else [],
+    )
     return Question(
-        target=load_target(name, asked.overrides),
-        models=StrategyModels.read(attrs.evolve(asked, target=name)),
-        ranks=ranks,
+        target=load_target(str(asked.target), asked.overrides),
+        models=StrategyModels.read(asked),
+        ranks=options["ranks"],
         objective=Objective(options["objective"]),
         texts=options["texts"],
         method=method,

@@ -14,7 +14,6 @@ from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
 from perfc.passes import Pass, PassManager, ShapeInference
-from perfc.passes.control_flow import has_control_flow
 from perfc.passes.graphs import (
     is_training_step,
 )
@@ -49,8 +48,16 @@ from perfc.tools.models.pass_order import (
     remarked,
     training_passes,
 )
-from perfc.tools.models.program import OnnxModel, is_onnx, read_onnx, read_program
+from perfc.tools.models.program import (
+    OnnxModel,
+    copied_program,
+    depends_on_numbers,
+    is_onnx,
+    read_onnx,
+    read_program,
+)
 from perfc.tools.models.torch_source import is_factory, read_torch
+from perfc.tools.presets import with_preset
 from perfc.tools.request import (
     INFERENCE,
     TRAINING,
@@ -58,8 +65,8 @@ from perfc.tools.request import (
     LoadOptions,
     Request,
     SizeOptions,
-    shows,
 )
+from perfc.tools.signatures import shows
 
 if TYPE_CHECKING:
     from perfc.frontends.torch import Source
@@ -83,6 +90,8 @@ class Model:
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
         again: Loads it once more with a conversion, at the bound dimensions.
+        preset: Name of the preset that it was loaded by; empty for none.
+        preset: Name of the preset that it was loaded by; empty for none.
         passes: What its op graphs went through.
 
     """
@@ -96,6 +105,7 @@ class Model:
     dtype: str = ""
     recipe: _Recipe | None = None
     again: Again[Model] | None = attrs.field(default=None, repr=False)
+    preset: str = ""
     passes: tuple[Pass, ...] = ()
 
     def changed(self, change: Change) -> Model | None:
@@ -189,6 +199,7 @@ class Model:
                 dtype=self.dtype,
                 recipe=self.recipe,
                 again=self.again,
+                preset=self.preset,
             )
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
@@ -259,6 +270,8 @@ def load(
             gradients are all-reduced in training (pass `data-parallel`).
         transforms: Passes that change the graph, run once, here. A pass `training`
             among them stands where it is; else it runs before them.
+        preset: A preset, by name or file, whose mode and options of passes hold where
+            nothing else is given; give it to `perfc.analyze`, too.
         instruments: Observers of the passes.
 
     Raises:
@@ -267,7 +280,7 @@ def load(
         PerfcError: the file is at fault.
 
     """
-    request = Request.of("perfc.load", LoadOptions, options, model=model)
+    request = with_preset(Request.of("perfc.load", LoadOptions, options, model=model))
     if request.dtype == "tf32":
         msg = "dtype 'tf32' is how a target multiplies: give it to perfc.analyze"
         raise UsageError(msg)
@@ -283,7 +296,9 @@ def load_model(request: Request) -> Model:
 
     """
     loaded: Model = load_request(request).model
-    return loaded
+    told = (*loaded.program.diagnostics, *request.remarks)
+    program = attrs.evolve(loaded.program, diagnostics=told)
+    return attrs.evolve(loaded, program=program)
 
 
 def load_request(request: Request) -> Request:
@@ -302,7 +317,8 @@ def load_request(request: Request) -> Request:
     transforms, others = asked_passes(request, written)
     made = _made(request, transforms, written=written is not None)
     check_ranks(request.ranks, made.ranks)
-    made = attrs.evolve(made, again=Again(load_model, request))
+    again = Again(load_model, request)
+    made = attrs.evolve(made, again=again, preset=request.preset or "")
     return request.of_loaded(made, others, None if pipeline is None else timing)
 
 
@@ -374,22 +390,13 @@ class _Recipe:
         passes = inferred(transforms)
         with paused_collector():
             manager = PassManager((ShapeInference(), *passes))
-            made = _bound(manager.run(_copied(model.unbound)), wanted)
+            made = _bound(manager.run(copied_program(model.unbound)), wanted)
         return attrs.evolve(
             made,
             source=self.source,
             dtype=computes_in(transforms),
             passes=(*model.passes, *passes),
         )
-
-
-def _copied(program: Program) -> Program:
-    """Return a program whose op graphs are copies, which passes may change."""
-    classes = tuple(
-        rank if rank.ops is None else attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
-        for rank in program.classes
-    )
-    return attrs.evolve(program, classes=classes)
 
 
 def _trains(transforms: Sequence[Pass]) -> bool:
@@ -421,7 +428,7 @@ def prepare(
     with paused_collector():
         raised = PassManager(early, instruments).run(program)
         program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
-        if _depends_on_numbers(program):
+        if depends_on_numbers(program):
             program = attrs.evolve(program, microbatches=microbatches_of(transforms))
             made = _Late(passes, instruments).bind(program, wanted)
         else:
@@ -444,16 +451,6 @@ def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
     symbols = classify_program(program)
     bound_program = bind_dimensions(program, wanted, symbols)
     return Model(bound_program, analysis.annotations, program, symbols)
-
-
-def _depends_on_numbers(program: Program) -> bool:
-    """Whether symbols of the inputs may decide which ops run."""
-    return any(
-        rank.ops is not None
-        and has_control_flow(rank.ops)
-        and any(v.type is not None and v.type.symbols() for v in rank.ops.inputs)
-        for rank in program.classes
-    )
 
 
 @attrs.frozen(eq=False)

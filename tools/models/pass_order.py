@@ -22,7 +22,7 @@ from perfc.passes.pipelines import (
 )
 from perfc.tools.given import WIDE_DTYPES, check_known
 from perfc.tools.models.rank_options import check_shared, made_passes
-from perfc.tools.request import INFERENCE, MODES, TRAINING, Request
+from perfc.tools.request import CAPTURED, INFERENCE, MODES, TRAINING, Request
 
 
 def asked_passes(
@@ -43,7 +43,10 @@ def asked_passes(
     if written is not None:
         _check_written([*popular, *request.transforms], written)
         return written, list(request.passes)
-    transforms, others = split_passes(request.passes, request.ranks, request.accumulate)
+    transforms, others = split_passes(
+        *(request.passes, request.ranks, request.accumulate),
+        captured=request.runtime == CAPTURED,
+    )
     asked = [*conversions(request.dtype), *transforms, *request.transforms]
     return [*popular, *_accumulated(asked, request.accumulate)], others
 
@@ -124,20 +127,25 @@ def conversions(dtype: str) -> list[precision.ConvertDtype]:
 
 
 def split_passes(
-    texts: Sequence[str], ranks: int | None = None, accumulate: int | None = None
+    texts: Sequence[str],
+    ranks: int | None = None,
+    accumulate: int | None = None,
+    *,
+    captured: bool = False,
 ) -> tuple[list[Pass], list[str]]:
     """Take apart what `--pass` says: what `load` needs, and what `analyze` does.
 
     Transforms change the graph, once for all targets, so they belong to loading. Those
     that share a model have *ranks* where they do not say theirs, and those that
-    accumulate gradients *accumulate* microbatches.
+    accumulate gradients *accumulate* microbatches; in a step that is *captured* as a
+    CUDA graph bags have fixed lengths.
 
     Raises:
         UsageError: a pass or an option is unknown.
 
     """
     requests = [request for text in texts for request in read_pipeline(text)]
-    made = made_passes(requests, ranks, accumulate)
+    made = made_passes(requests, ranks, accumulate, captured=captured)
     transforms: list[Pass] = [p for p in made if isinstance(p, Transform)]
     others = [
         request.text

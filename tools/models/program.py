@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast, runtime_checkable
 
+import attrs
+
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.copying import bound_copy
 from perfc.ir.support import (
     FRONTENDS,
     UnsupportedModelError,
@@ -14,6 +17,7 @@ from perfc.ir.support import (
     plugin_at_work,
     plugin_names,
 )
+from perfc.passes.control_flow import has_control_flow
 
 if TYPE_CHECKING:
     from perfc.frontends.protocol import Frontend
@@ -87,3 +91,22 @@ def read_onnx(model: OnnxModel) -> Program:
     from perfc.frontends.onnx import OnnxFrontend
 
     return OnnxFrontend().read(cast("Any", model))
+
+
+def copied_program(program: Program) -> Program:
+    """Return a program whose op graphs are copies, which passes may change."""
+    classes = tuple(
+        rank if rank.ops is None else attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+        for rank in program.classes
+    )
+    return attrs.evolve(program, classes=classes)
+
+
+def depends_on_numbers(program: Program) -> bool:
+    """Whether symbols of the inputs may decide which ops run."""
+    return any(
+        rank.ops is not None
+        and has_control_flow(rank.ops)
+        and any(v.type is not None and v.type.symbols() for v in rank.ops.inputs)
+        for rank in program.classes
+    )

@@ -15,7 +15,11 @@ _ACCUMULATING = ("accumulate-gradients", "pipeline-parallel")
 
 
 def made_passes(
-    requests: Sequence[PassRequest], ranks: int | None, accumulate: int | None
+    requests: Sequence[PassRequest],
+    ranks: int | None,
+    accumulate: int | None,
+    *,
+    captured: bool = False,
 ) -> list[Pass]:
     """Make passes; those that share a model have the ranks that others leave.
 
@@ -23,6 +27,8 @@ def made_passes(
         requests: What is asked for.
         ranks: Ranks of the run, if that is said.
         accumulate: Microbatches of passes that do not say theirs, if that is said.
+        captured: Whether the step is captured as a CUDA graph: lookups that do not say
+            otherwise have bags of fixed lengths, for which no host has to wait.
 
     Raises:
         UsageError: an option is missing, or *ranks* do not say it.
@@ -31,6 +37,8 @@ def made_passes(
     made: list[Pass] = []
     for request in requests:
         settings: dict[str, int] = {}
+        if captured and is_a(request.cls, "shard-embeddings"):
+            settings["fixed_lengths"] = True
         if ranks is not None and _is_open(request):
             settings["ranks"] = _left(request, requests, ranks)
         if accumulate is not None and is_a(request.cls, *_ACCUMULATING):

@@ -293,6 +293,7 @@ class Report(VerbResult):
                 "spec_sha256": self.target.spec_sha256,
                 "profile": self.run.profile,
                 "calibration": self.target.profile or None,
+                **({"preset": self.run.preset} if self.run.preset else {}),
             },
             "runtime": self.runtime,
             "summary": self.summary,

@@ -163,6 +163,7 @@ def _title(report: Json) -> str:
     parts += [report["runtime"], f"host profile {target['profile']}"]
     if target["calibration"] not in (None, target["profile"]):
         parts += [f"calibrated by {target['calibration']}"]
+    parts += [f"preset {target['preset']}"] if "preset" in target else []
     return " · ".join(parts)
 
 

@@ -11,6 +11,7 @@ from perfc.ir.copying import bound_copy
 from perfc.ir.support import UnboundSymbolError, UnsupportedModelError, brief
 from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorParallel
 from perfc.passes.parallel import DataParallel
+from perfc.passes.pipelines import with_backward
 from perfc.passes.training import Training
 from perfc.tools.models import (
     Dimensions,
@@ -27,7 +28,7 @@ from perfc.tools.models import (
     split_passes,
     training_passes,
 )
-from perfc.tools.request import Request
+from perfc.tools.request import TRAINING, Request
 
 _OF_STRATEGIES = (Fsdp, PipelineParallel, ShardEmbeddings, TensorParallel)
 """Passes that strategies are made of."""
@@ -63,7 +64,7 @@ class StrategyModels:
         mode, optimizer, model = request.mode, request.optimizer, request.model
         check_mode(mode, optimizer)
         extras, others = split_passes(request.passes)
-        _check_extras(extras)
+        _check_extras(extras, mode)
         if is_factory(model):
             converted = [p.dtype_name for p in conversions(request.dtype)]
             kept = converted[0] if converted else None
@@ -94,7 +95,10 @@ class StrategyModels:
         last = [p for p in self.extras if isinstance(p, DataParallel)]
         first = [p for p in transforms if p not in stages]
         extras = [p for p in self.extras if p not in last]
-        return [*first, *extras, *stages, *(last if replicas else ())]
+        steps = [p for p in extras if isinstance(p, Training)]
+        others = [p for p in extras if p not in steps]
+        made = [*first, *others, *stages, *(last if replicas else ())]
+        return with_backward(made, steps[0]) if steps else made
 
     def load(
         self, transforms: Sequence[Pass], batch: int | None, ranks: int | None
@@ -173,8 +177,8 @@ class StrategyModels:
         return attrs.evolve(self.program, classes=classes)
 
 
-def _check_extras(extras: Sequence[Pass]) -> None:
-    """Refuse passes that strategies are made of, or the mode.
+def _check_extras(extras: Sequence[Pass], mode: str) -> None:
+    """Refuse passes that strategies are made of, or that the mode has not.
 
     Raises:
         UsageError: there is one.
@@ -184,8 +188,8 @@ def _check_extras(extras: Sequence[Pass]) -> None:
         if isinstance(p, _OF_STRATEGIES):
             msg = f"--pass {p.name}: --strategy says that, as --strategy 'fsdp tp:2'"
             raise UsageError(msg)
-        if isinstance(p, Training):
-            msg = f"--pass {p.name}: --mode training and --optimizer say that"
+        if isinstance(p, Training) and mode != TRAINING:
+            msg = f"--pass {p.name} beside --mode {mode}: leave one of the two out"
             raise UsageError(msg)
         if isinstance(p, DataParallel) and (p.ranks or p.world):
             msg = f"--pass {p.name}: --ranks says how many there are"

@@ -76,8 +76,9 @@ class Comparison(VerbResult):
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Remarks on the model as the strategies spread it, each once."""
-        ranked = self.findings.ranked
+        ranked, asked = self.findings.ranked, self.question.request
         found = [remark for price in ranked for remark in price.diagnostics]
+        found = [*asked.remarks, *found]
         return tuple(dict.fromkeys(found))
 
     def passes(self, strategy: Strategy) -> list[str]:

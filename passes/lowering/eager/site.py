@@ -154,6 +154,8 @@ class Settings:
             or `fp32` on a device without such a rate.
         spelled_out: Whether an op that the source spells out in several calls is
             launched call by call, or as the one call that PyTorch has for it.
+        patterns: Whether, in the latter case, attention is that call only where
+            Inductor has a pattern for how it is spelled out.
         large_arguments: Whether a kernel takes 32 KB of arguments, so that an
             optimizer needs fewer of them: PyTorch built with CUDA 13.
         log_sigmoid: Whether `binary_cross_entropy_with_logits` goes by `log_sigmoid`.
@@ -174,6 +176,7 @@ class Settings:
     fused_bias: bool = True
     int8_gemms: str = "int8"
     spelled_out: bool = True
+    patterns: bool = False
     large_arguments: bool = False
     log_sigmoid: bool = True
     sm_count: int = 108

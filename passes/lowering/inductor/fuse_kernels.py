@@ -286,9 +286,9 @@ class _Compiling:
             "nodes": tuple([node.name for node in nodes]),
             "keeps": keeps,
         }
-        at = keeps[-1] if keeps else nodes[-1].name
+        at = [*(node.name for node in nodes), *keeps][-1:]  # seeds are of no node
         result, source = self._copy.result, self.source
-        op = result.add_op(LaunchOp(fused_name(group), at, Record(attributes)))
+        op = result.add_op(LaunchOp(fused_name(group), "".join(at), Record(attributes)))
         task = result.launch(
             TaskKind.KERNEL,
             _first(source, ResourceKind.THREAD),

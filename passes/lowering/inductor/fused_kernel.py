@@ -33,9 +33,13 @@ def kind_of(group: Group) -> str:
     return PERSISTENT if group.space[1] <= longest else LOOPED
 
 
+_SEEDS = "seeds"
+"""What a kernel of no op makes: random numbers' seeds."""
+
+
 def fused_name(group: Group) -> str:
     """Return `triton_poi_fused_add_relu`: the kind, then the ops by name."""
-    ops = sorted({node.op for node in group.nodes})[:_MAX_NAMES]
+    ops = sorted({node.op for node in group.nodes})[:_MAX_NAMES] or [_SEEDS]
     return "_".join([kind_of(group), "fused", *ops])
 
 

@@ -229,7 +229,8 @@ class Stepping:
         """Make the seeds, once a graph: `inductor_seeds`."""
         if self._seed is None:
             self._seed = Buffer("seeds", 8, _I64)
-            self._step(node, {}, self._seed, (1, 1), nodes=())
+            # A kernel of no op: what dropout computes is counted where it is computed.
+            self._step(node, {}, self._seed, (1, 1), nodes=(), reduces=False)
         return self._seed
 
     def _reduce(self, node: Node, reduction: Reduction) -> None:

@@ -76,6 +76,7 @@ class PipelineParallel(Transform):
     """
 
     name: ClassVar[str] = "pipeline-parallel"
+    runs_after: ClassVar[frozenset[str]] = frozenset({"training"})
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     stages: int

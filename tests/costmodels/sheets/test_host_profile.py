@@ -68,8 +68,50 @@ def test_builtin_profiles_are_sound(name: str) -> None:
 
 
 def test_builtin_profiles() -> None:
-    """There are three: two of GPUs' hosts, and a CPU's."""
-    assert ["cpu", "lin-v100", "shared"] == profile_names()
+    """There are those of GPUs' hosts, by generation or of one, and a CPU's."""
+    assert ["cpu", "lin-v100", "server-2023", "shared"] == profile_names()
+
+
+def test_a_host_of_a_later_generation() -> None:
+    """It is another profile at another speed, but for what was published of it."""
+    shared, later = load_profile("shared"), load_profile("server-2023")
+
+    assert pytest.approx(shared.t1_s / 2.0) == later.t1_s
+    assert shared.sigma_shared == later.sigma_shared
+    assert pytest.approx(4.8e-6) == later.compiled_s["kernel"]
+    assert pytest.approx(3.2e-6) == later.calls_s.of("cuLaunchKernel")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            'base = "none"',
+            r"base is 'none', expected cpu, lin-v100, server-2023, shared",
+        ),
+        ("speed = 0", r"speed = 0; expected a number up to 100"),
+        ("t1_us = 3", r"unknown field 't1_us'; a profile with a base has name, source"),
+        ("calls_us = { x = -1 }", r"calls_us.x = -1; expected microseconds"),
+        ("calls_us = 3", r"calls_us = 3; expected a table"),
+        ("compiled_us = { x = 1 }", r"unknown field 'compiled_us.x'"),
+        ('date = ""', "date is missing"),
+    ],
+)
+def test_a_base_that_cannot_be(line: str, message: str) -> None:
+    """What is wrong with a profile of a base is said as of any other."""
+    lines = {
+        "name": '"mine"',
+        "base": '"shared"',
+        "speed": "2",
+        "source": '"me"',
+        "date": '"2026"',
+        "software": '"mine"',
+    }
+    key, _, value = line.partition(" = ")
+    text = "\n".join(f"{k} = {v}" for k, v in {**lines, key: value}.items())
+
+    with pytest.raises(HostProfileError, match=message):
+        parse_profile(text, "mine.toml")
 
 
 def test_shared_profile_is_less_certain() -> None:
@@ -98,7 +140,7 @@ def test_path_is_read(tmp_path: Path) -> None:
 
 def test_unknown_name_lists_the_known() -> None:
     """An unknown name is the caller's mistake; the message helps."""
-    with pytest.raises(UsageError, match=r"did you mean shared\?.*lin-v100, shared"):
+    with pytest.raises(UsageError, match=r"did you mean shared\?.*lin-v100, server"):
         load_profile("shard")
 
 

@@ -287,6 +287,17 @@ def test_given_host_task_without_time() -> None:
         run(GIVEN.replace(", seconds = 0.001", ""), Overhead())
 
 
+@pytest.mark.parametrize(("name", "join_s"), [("shared", 0.0), ("lin-v100", 33.76e-6)])
+def test_a_host_that_says_what_joining_parts_takes(name: str, join_s: float) -> None:
+    """A second launch within a library's call costs what the host's profile says."""
+    text = GIVEN.replace("kernel {on = 1,", 'kernel {detail = "parts", on = 1,')
+    hosted = run(text, Overhead(name))
+
+    call, seconds = host_tasks(hosted)[1]
+    assert "cudaLaunchKernel" == call
+    assert pytest.approx(join_s) == seconds
+
+
 def test_launches_are_required() -> None:
     """The pass says what it reads."""
     assert {LAUNCHES} == Overhead.requires

@@ -58,7 +58,7 @@ program @many {
             2,
             "--pass fsdp: --strategy says that",
         ),
-        ((*FOUR[2:], "--pass", "training"), 2, "--mode training and --optimizer say"),
+        ((*FOUR[2:], "--pass", "training", "--mode", "inference"), 2, "leave one of"),
         ((*FOUR[2:], "--pass", "data-parallel{ranks=4}"), 2, "--ranks says how many"),
         ((*FOUR[2:], "--pass", "nothing"), 2, "nothing"),
         ((*FOUR[2:], "--compat", "madmax", "--search"), 2, "--search does not go with"),

@@ -18,6 +18,7 @@ import attrs
 
 from perfc.ir import AttrValue, Kernel, Record, TensorType
 from perfc.ir.ops.attention import ATTENTION_KERNELS, full_mask
+from perfc.passes.lowering.eager.attention.patterns import has_pattern, without_loops
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
@@ -44,6 +45,7 @@ _HEADS_RANK = 4
 def _attention(site: Site) -> Eager:
     q, k = site.operands[:2]
     grouped = q.shape[:-2] != k.shape[:-2]
+    site = _as_compiled(site)
     if calls_of(site):
         repeats, plain = _with_own_heads(site) if grouped else ((), site)
         eager = spelled_out(plain, _letters(plain))
@@ -60,6 +62,22 @@ def _attention(site: Site) -> Eager:
     )
     layout = _result_layout(q, flash=algorithm != EFFICIENT)
     return Eager(_NAME, (*_turned(site), Launch(kernel)), (layout,))
+
+
+def _as_compiled(site: Site) -> Site:
+    """Return the calls that Inductor leaves of attention that it has no pattern for."""
+    calls = site.attributes.get("spelled_out")
+    settings = site.settings
+    if settings.spelled_out or not settings.patterns or not isinstance(calls, tuple):
+        return site
+    texts = tuple(map(str, calls))
+    if has_pattern(texts, settings.gemm_math(site.operands[0].type.dtype)):
+        return site
+    return attrs.evolve(
+        site,
+        attributes=site.attributes.updated(spelled_out=without_loops(texts)),
+        settings=attrs.evolve(settings, spelled_out=True),
+    )
 
 
 def _result_layout(q: Tensor, *, flash: bool) -> Layout:

@@ -1,0 +1,21 @@
+"""Presets: a machine, its host and the loop that runs there, under one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.tools.presets.merge import with_preset
+    from perfc.tools.presets.preset import PRESET_SCHEMA, Preset, load_preset
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "merge": ("with_preset",),
+            "preset": ("PRESET_SCHEMA", "Preset", "load_preset"),
+        },
+    )
+
+__all__ = ["PRESET_SCHEMA", "Preset", "load_preset", "with_preset"]
