@@ -106,8 +106,13 @@ class Run:
 
     def with_pass(self, text: str) -> Run:
         """Return the run with one more pass, after those that make the launches."""
+        return self.with_passes(parse_pipeline(text))
+
+    def with_passes(self, added: Sequence[Pass]) -> Run:
+        """Return the run with more passes, each as early as it may run."""
         passes = list(self.passes)
-        place(passes, *parse_pipeline(text))
+        for p in added:
+            place(passes, p)
         return attrs.evolve(self, passes=tuple(passes))
 
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
@@ -118,9 +123,19 @@ class Run:
             PerfcError: a pass refuses the model.
 
         """
+        _check_provided(self.passes)
+        return self.ran(instruments)
+
+    def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
+        """Run the passes, which need not end with a time.
+
+        Raises:
+            PipelineError: they cannot run in this order.
+            PerfcError: a pass refuses the model.
+
+        """
         target, program = self.target, self.model.program
         manager = PassManager(self.passes, instruments, given=GIVEN)
-        _check_provided(self.passes)
         text = format_pipeline(self.passes)
         scenario = Scenario(
             target.name, target.spec_sha256, self.runtime, program.bound, text

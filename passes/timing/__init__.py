@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.kernel_cost import KernelCost
+    from perfc.passes.timing.network import Network, Ways
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
         Change,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Timeline,
         arrival,
         finish_s,
+        link,
         link_graphs,
         solve,
     )
@@ -46,6 +48,7 @@ else:
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
             "kernel_cost": ("KernelCost",),
+            "network": ("Network", "Ways"),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
                 "Change",
@@ -66,6 +69,7 @@ else:
                 "Timeline",
                 "arrival",
                 "finish_s",
+                "link",
                 "link_graphs",
                 "solve",
             ),
@@ -77,6 +81,7 @@ __all__ = [
     "Change",
     "CriticalPath",
     "KernelCost",
+    "Network",
     "Overhead",
     "Question",
     "StreamSchedule",
@@ -84,6 +89,7 @@ __all__ = [
     "TimeConstants",
     "TimeInterval",
     "Timeline",
+    "Ways",
     "Window",
     "arrival",
     "arrivals",
@@ -93,6 +99,7 @@ __all__ = [
     "host_launches",
     "interval_of",
     "kernel_numbers",
+    "link",
     "link_graphs",
     "share",
     "shared_effects",

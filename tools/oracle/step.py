@@ -1,0 +1,157 @@
+"""A priced step: its tasks, what they take, and who waits for whom."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from perfc.costmodels import Estimate
+from perfc.ir import Diagnostic, LaunchGraph, UsageError
+from perfc.passes import Pass
+from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, HostedLaunches
+from perfc.passes.kinds import is_a
+from perfc.passes.timing import Network, StreamSchedule, Timeline, link
+from perfc.tools.oracle.memory import Memory, RememberedCost
+from perfc.tools.oracle.places import Places
+from perfc.tools.reports import Report
+from perfc.tools.run import Run
+
+_NOTHING: Mapping[int, float] = {}
+
+
+@attrs.frozen
+class StatedSchedule(StreamSchedule):
+    """The pass `stream-schedule`, with durations of some tasks set.
+
+    Attributes:
+        stated: Seconds by flat number of the task.
+
+    """
+
+    stated: Mapping[int, float] = attrs.field(default=_NOTHING, eq=False)
+
+    def durations_s(
+        self, hosted: Sequence[HostedLaunches], costs: Sequence[Estimate]
+    ) -> list[float]:
+        """Return the seconds of every task, in flat order."""
+        seconds = super().durations_s(hosted, costs)
+        for task, taken_s in self.stated.items():
+            seconds[task] = taken_s
+        return seconds
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """A priced step, before anything is said of its durations.
+
+    Attributes:
+        run: What it is of.
+        memory: What was worked out before.
+        hosted: Launch graphs with what the host does.
+        timeline: Who waits for whom.
+        duration_s: Seconds of each task, by its flat number.
+        shares: Whether tasks slow each other down, so that every change of a duration
+            changes others.
+        diagnostics: Remarks of the passes.
+
+    """
+
+    run: Run
+    memory: Memory
+    hosted: tuple[HostedLaunches, ...]
+    timeline: Timeline
+    duration_s: list[float]
+    shares: bool
+    diagnostics: tuple[Diagnostic, ...]
+
+    @classmethod
+    def of(cls, run: Run, memory: Memory) -> Step:
+        """Lower and price a run.
+
+        Raises:
+            UsageError: its pipeline does not end with `stream-schedule`.
+            PerfcError: as `perfc.analyze` does.
+
+        """
+        place, schedule = _schedule_of(run.passes)
+        before = [*map(functools.partial(_remembering, memory), run.passes[:place])]
+        analysis = attrs.evolve(run, passes=tuple(before)).ran()
+        hosted, costs = analysis.get(HOSTED), analysis.get(KERNEL_COST)
+        timeline = link(hosted, run.target)
+        seconds = schedule.durations_s(hosted, costs)
+        shares = schedule.shares(timeline)
+        return cls(run, memory, hosted, timeline, seconds, shares, analysis.diagnostics)
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The schedule, to be solved for other durations."""
+        return self.memory.network(self.timeline)
+
+    @functools.cached_property
+    def places(self) -> Places:
+        """Names of its tasks."""
+        graphs: list[LaunchGraph] = [launches.graph for launches in self.hosted]
+        return Places.of(self.run.model.program, graphs, self.timeline.offsets)
+
+    @functools.cached_property
+    def seconds(self) -> list[float]:
+        """Seconds of each place of the network."""
+        return self.network.spread(self.duration_s)
+
+    @functools.cached_property
+    def ends_s(self) -> list[float]:
+        """When each place of the network ends."""
+        return self.network.ends_s(self.seconds)
+
+    def time_s(self, stated: Mapping[int, float]) -> float:
+        """Solve the schedule anew, with what tasks do to each other.
+
+        Args:
+            stated: Seconds of some tasks, by flat number.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        place, _ = _schedule_of(self.run.passes)
+        passes = self._passes(stated)[: place + 1]
+        analysis = attrs.evolve(self.run, passes=passes).ran()
+        return max(analysis.get(SCHEDULE).end_s, default=0.0)
+
+    def report(self, stated: Mapping[int, float]) -> Report:
+        """Return the report of the step with durations of some tasks set.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        analysis = attrs.evolve(self.run, passes=self._passes(stated)).analysis()
+        return Report(self.run, analysis)
+
+    def _passes(self, stated: Mapping[int, float]) -> tuple[Pass, ...]:
+        place, schedule = _schedule_of(self.run.passes)
+        options = attrs.asdict(schedule, recurse=False)
+        passes = [_remembering(self.memory, p) for p in self.run.passes]
+        if stated:
+            passes[place] = StatedSchedule(**{**options, "stated": stated})
+        return tuple(passes)
+
+
+def _remembering(memory: Memory, p: Pass) -> Pass:
+    return RememberedCost(memory) if is_a(p, "kernel-cost") else p
+
+
+def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:
+    """Return the pass that solves the schedule, and its place.
+
+    Raises:
+        UsageError: another one does.
+
+    """
+    for place, p in enumerate(passes):
+        if SCHEDULE in p.provides and isinstance(p, StreamSchedule):
+            return place, p
+    msg = "an oracle needs the pass stream-schedule, which the pipeline has not"
+    raise UsageError(msg)
