@@ -142,6 +142,28 @@ class Run:
         )
         facts = self.model.annotations.fork()
         analysis = manager.run(program, target, scenario, facts)
+        return self._remarked(analysis)
+
+    def went_on(self, passes: Sequence[Pass], begun: Analysis) -> Analysis:
+        """Run passes on what others have left.
+
+        Args:
+            passes: The passes.
+            begun: What `ran` returned for those before them.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        known = frozenset(begun.annotations.keys(begun.scenario))
+        manager = PassManager(passes, given=known)
+        facts = begun.annotations
+        analysis = manager.run(begun.program, self.target, begun.scenario, facts)
+        kept = dict.fromkeys((*begun.diagnostics, *analysis.diagnostics))
+        return attrs.evolve(analysis, diagnostics=tuple(kept))
+
+    def _remarked(self, analysis: Analysis) -> Analysis:
+        target = self.target
         if not self._asks_tf32 or "tf32" in target.device.flops_per_s:
             return analysis
         message = f"{target.name} has no TF32: GEMMs are fp32, as in PyTorch"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.timing.blocks import Amount, Lag, Lags, solve_columns
     from perfc.passes.timing.contention import solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
     from perfc.passes.timing.demands import demands_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.sharing import share, with_waits
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.sustained_clock import SustainedClock
+    from perfc.passes.timing.task_durations import sources
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
         TimeInterval,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         Timeline,
         arrival,
         finish_s,
+        gap_kinds,
         link,
         link_graphs,
         solve,
@@ -44,6 +47,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "blocks": ("Amount", "Lag", "Lags", "solve_columns"),
             "contention": ("solve_contended",),
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
@@ -56,11 +60,13 @@ else:
                 "Window",
                 "arrivals",
                 "solve_many",
+                "sources",
                 "times_of_windows",
             ),
             "sharing": ("share", "with_waits"),
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
+            "task_durations": ("sources",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
             "time_interval": ("TimeInterval", "interval_of", "shared_effects"),
             "timeline": (
@@ -69,6 +75,7 @@ else:
                 "Timeline",
                 "arrival",
                 "finish_s",
+                "gap_kinds",
                 "link",
                 "link_graphs",
                 "solve",
@@ -78,9 +85,12 @@ else:
 
 __all__ = [
     "TIMELINE",
+    "Amount",
     "Change",
     "CriticalPath",
     "KernelCost",
+    "Lag",
+    "Lags",
     "Network",
     "Overhead",
     "Question",
@@ -96,6 +106,7 @@ __all__ = [
     "demands_of",
     "detail_mask",
     "finish_s",
+    "gap_kinds",
     "host_launches",
     "interval_of",
     "kernel_numbers",
@@ -104,8 +115,10 @@ __all__ = [
     "share",
     "shared_effects",
     "solve",
+    "solve_columns",
     "solve_contended",
     "solve_many",
+    "sources",
     "task_mask",
     "times_of_windows",
     "with_waits",

@@ -36,6 +36,7 @@ class Network:
         issue: Place of the call that enqueued the task, 0 for none.
         latency_s: Seconds after that.
         after: Places of what else is waited for.
+        arrivals: Place of the arrival of each task that meets others, by its place.
 
     """
 
@@ -45,6 +46,7 @@ class Network:
     issue: list[int]
     latency_s: float
     after: list[tuple[int, ...]]
+    arrivals: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
 
     @classmethod
     def of(cls, timeline: Timeline) -> Network:
@@ -217,9 +219,10 @@ def _joined(timeline: Timeline) -> Network:
             arrivals.append(len(network))
         _add_start(network, 0, tuple(arrivals))
         meeting = len(network)
-        for task in group:
+        for task, arrival in zip(group, arrivals, strict=True):
             _add_start(network, meeting, ())
             places[task] = len(network)
+            network.arrivals[places[task]] = arrival
     places.pop()
     return network
 

@@ -6,13 +6,20 @@ it does not matter whose is kept. Nothing of it goes to other processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import attrs
 import numpy as np
 
-from perfc.costmodels import Estimate, Provenance, Target, load_target, price
+from perfc.costmodels import (
+    Estimate,
+    Provenance,
+    Target,
+    find_cost_models,
+    load_target,
+    price,
+)
 from perfc.costmodels.kernels import CostModel
 from perfc.ir import Kernel
 from perfc.passes.timing import KernelCost, Network, Timeline
@@ -72,6 +79,16 @@ class Memory:
         made = remembered(self.networks, key, lambda: (timeline, Network.of(timeline)))
         return made[1]
 
+    def note(self, steps: Iterable[tuple[Target, Sequence[Kernel]]]) -> None:
+        """Price the kernels of several steps, those for one target in one table."""
+        models, _ = find_cost_models()
+        for target, kernels in steps:
+            known = self.prices_of(target)
+            missing = [k for k in dict.fromkeys(kernels) if k not in known]
+            if missing:
+                found = price(missing, target, models)
+                known.update(zip(missing, _rows(found), strict=True))
+
     def prices_of(self, target: Target) -> dict[Kernel, _Price]:
         """Return what is known of the kernels of a target."""
         found = remembered(self.prices, target.spec_sha256, dict[Kernel, _Price])
@@ -82,10 +99,10 @@ class Memory:
 
 def remembered(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
     """Return what is known of *key*, made the first time; the oldest are forgotten."""
-    try:
-        return known[key]
-    except KeyError:
-        made = make()
+    found = known.get(key)
+    if found is not None:
+        return found
+    made = make()
     while len(known) >= _MOST:
         known.pop(next(iter(known)), None)
     return known.setdefault(key, made)

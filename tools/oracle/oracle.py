@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from perfc.ir import Diagnostic, UsageError
 from perfc.tools.analysis import run_of
 from perfc.tools.oracle import edits
+from perfc.tools.oracle.batch import TIME, Answers, batch
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.request import AnalyzeOptions, Request
@@ -99,6 +101,32 @@ class Oracle:
             if time_s is not None:
                 return time_s * _US
         return state.after(_checked(asked)).time_s * _US
+
+    def batch(
+        self, columns: Mapping[str, Any], want: str | Sequence[str] = (TIME,)
+    ) -> Answers:
+        """Return what an iteration takes under each of many configurations.
+
+        Settings that differ are lowered and priced once each; the schedule is solved
+        for all configurations together. Durations are made after settings, in order.
+
+        Args:
+            columns: Arrays of one value a configuration, or one value for all, by
+                name: `batch`, `dim:NAME`, `dtype` (words), a field of the target as
+                `gpu.memory_gb_per_s`, `us:NODE` or `factor:NODE`.
+            want: `time_us`, `time_us_p05`, `time_us_p95`, `gpu_active_us`,
+                `peak_memory_bytes`.
+
+        Returns:
+            Arrays by the names that are wanted; `diagnostics` says which were looked
+            at one by one.
+
+        Raises:
+            UsageError: a column or a wanted name means nothing.
+            PerfcError: as `perfc.analyze` of a configuration does.
+
+        """
+        return batch(self._states[-1], columns, want)
 
     def apply(self, *asked: edits.Edit) -> None:
         """Keep edits: what is asked from now on is asked of the edited model.

@@ -144,9 +144,20 @@ class Setting:
             PerfcError: as `perfc.analyze` of the edited model does.
 
         """
-        return remembered(self._after, edit, lambda: self._changed(edit))
+        return remembered(self._after, edit, lambda: self.made(edit))
 
-    def _changed(self, edit: Structural) -> Setting:
+    def keep(self, step: Step) -> None:
+        """Keep a step that was priced together with others."""
+        object.__setattr__(self, "step", step)
+
+    def made(self, edit: Structural) -> Setting:
+        """Return the setting after an edit, worked out anew.
+
+        Raises:
+            UsageError: the edit names what there is not.
+            PerfcError: as `perfc.analyze` of the edited model does.
+
+        """
         if isinstance(edit, edits.Bind):
             return self._bound(edit)
         if isinstance(edit, edits.Target):

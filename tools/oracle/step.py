@@ -10,9 +10,22 @@ import attrs
 from perfc.costmodels import Estimate
 from perfc.ir import Diagnostic, LaunchGraph, UsageError
 from perfc.passes import Pass
-from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, HostedLaunches
+from perfc.passes.facts import (
+    HOSTED,
+    KERNEL_COST,
+    SCHEDULE,
+    SUSTAINED,
+    HostedLaunches,
+)
 from perfc.passes.kinds import is_a
-from perfc.passes.timing import Network, StreamSchedule, Timeline, link
+from perfc.passes.manager import Analysis
+from perfc.passes.timing import (
+    Network,
+    StreamSchedule,
+    Timeline,
+    gap_kinds,
+    link,
+)
 from perfc.tools.oracle.memory import Memory, RememberedCost
 from perfc.tools.oracle.places import Places
 from perfc.tools.reports import Report
@@ -54,6 +67,8 @@ class Step:
         duration_s: Seconds of each task, by its flat number.
         shares: Whether tasks slow each other down, so that every change of a duration
             changes others.
+        capped: Whether the board's power holds kernels down, which other host times
+            would change.
         diagnostics: Remarks of the passes.
 
     """
@@ -64,6 +79,7 @@ class Step:
     timeline: Timeline
     duration_s: list[float]
     shares: bool
+    capped: bool
     diagnostics: tuple[Diagnostic, ...]
 
     @classmethod
@@ -75,19 +91,48 @@ class Step:
             PerfcError: as `perfc.analyze` does.
 
         """
+        return cls.priced(run, memory, lowered(run))
+
+    @classmethod
+    def priced(cls, run: Run, memory: Memory, launches: Analysis) -> Step:
+        """Price a run that is lowered.
+
+        Args:
+            run: The run.
+            memory: What was worked out before.
+            launches: What `lowered` returned for it.
+
+        Raises:
+            PerfcError: as `perfc.analyze` does.
+
+        """
         place, schedule = _schedule_of(run.passes)
-        before = [*map(functools.partial(_remembering, memory), run.passes[:place])]
-        analysis = attrs.evolve(run, passes=tuple(before)).ran()
+        passes = [_remembering(memory, p) for p in run.passes[_first(run) : place]]
+        analysis = run.went_on(passes, launches)
         hosted, costs = analysis.get(HOSTED), analysis.get(KERNEL_COST)
         timeline = link(hosted, run.target)
         seconds = schedule.durations_s(hosted, costs)
-        shares = schedule.shares(timeline)
-        return cls(run, memory, hosted, timeline, seconds, shares, analysis.diagnostics)
+        sustained = analysis.find(SUSTAINED)
+        return cls(
+            run,
+            memory,
+            hosted,
+            timeline,
+            seconds,
+            schedule.shares(timeline),
+            sustained is not None and sustained.slowdown > 1,
+            analysis.diagnostics,
+        )
 
     @functools.cached_property
     def network(self) -> Network:
         """The schedule, to be solved for other durations."""
         return self.memory.network(self.timeline)
+
+    @functools.cached_property
+    def gap_kinds(self) -> list[int]:
+        """What lies after the task before each: 0 nothing, else as `gap_kinds` says."""
+        return gap_kinds(self.timeline)
 
     @functools.cached_property
     def places(self) -> Places:
@@ -137,6 +182,24 @@ class Step:
         if stated:
             passes[place] = StatedSchedule(**{**options, "stated": stated})
         return tuple(passes)
+
+
+def lowered(run: Run) -> Analysis:
+    """Return the launches of a run, before anything is priced.
+
+    Raises:
+        UsageError: its pipeline does not end with `stream-schedule`.
+        PerfcError: a pass refuses the model.
+
+    """
+    _schedule_of(run.passes)
+    return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
+
+
+def _first(run: Run) -> int:
+    """Return the place of the first pass that reads launches' prices or hosts them."""
+    priced = {KERNEL_COST, HOSTED}
+    return next(n for n, p in enumerate(run.passes) if p.provides & priced)
 
 
 def _remembering(memory: Memory, p: Pass) -> Pass:
