@@ -368,9 +368,11 @@ class _Recipe:
             return None
         wanted = Dimensions(dims=model.dims)
         given = any(rank.ops is None for rank in model.program.classes)
+        again = attrs.evolve(self, transforms=tuple(transforms))
         if self.transforms or model.late is not None or given or _trains(transforms):
             program = read_program(self.name)
-            return prepare(program, wanted, self.source, transforms)
+            made = prepare(program, wanted, self.source, transforms)
+            return attrs.evolve(made, recipe=again)
         passes = inferred(transforms)
         with paused_collector():
             manager = PassManager((ShapeInference(), *passes))
@@ -379,6 +381,7 @@ class _Recipe:
             made,
             source=self.source,
             dtype=computes_in(transforms),
+            recipe=again,
             passes=(*model.passes, *passes),
         )
 

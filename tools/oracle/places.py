@@ -70,15 +70,19 @@ class Places:
             found = self._known.setdefault(where, self._units(where))
         return found
 
-    def nodes(self, where: str) -> list[tuple[int, str]]:
-        """Return rank class and id of the nodes that a name stands for.
+    def launching(self, where: str) -> list[tuple[int, str]]:
+        """Return rank class and id of the nodes of a name that launch something.
 
         Raises:
             UsageError: no node or module has this name.
 
         """
-        found = [key for key in self.by_node if key[1] == where]
-        found = found or [key for key in self.by_node if self._lies_in(key, where)]
+        found = [key for key, own in self.by_node.items() if own and key[1] == where]
+        found = found or [
+            key
+            for key, own in self.by_node.items()
+            if own and self._lies_in(key, where)
+        ]
         if not found:
             raise UsageError(self._unknown(where))
         return found

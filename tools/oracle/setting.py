@@ -12,8 +12,12 @@ import attrs
 from perfc.costmodels import Target
 from perfc.ir import PerfcError, UsageError
 from perfc.passes import Pass, Transform
+from perfc.passes.facts import LAUNCHES
+from perfc.passes.kinds import is_a
+from perfc.passes.lowering import FuseOps
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
+from perfc.passes.precision import ConvertDtype
 from perfc.tools.analysis import check_run
 from perfc.tools.models import Model, conversions
 from perfc.tools.oracle import edits
@@ -162,6 +166,8 @@ class Setting:
             return self._bound(edit)
         if isinstance(edit, edits.Target):
             return self._on(edit)
+        if isinstance(edit, edits.Fuse | edits.Replace):
+            return self._fused(edit)
         return self._with(edit)
 
     def _bound(self, edit: edits.Bind) -> Setting:
@@ -217,28 +223,64 @@ class Setting:
         raise UsageError(msg)
 
     def _passes(self, edit: Structural) -> Sequence[Pass]:
-        return parse_pipeline(self._text(edit))
-
-    def _text(self, edit: Structural) -> str:
-        """Return the pass that an edit stands for, as `--pass` takes it."""
-        if isinstance(edit, edits.Apply):
-            return edit.text
+        """Return the pass that an edit stands for."""
+        if isinstance(edit, edits.Dtype):
+            return [ConvertDtype(edit.dtype, where=edit.where)]
         if isinstance(edit, edits.Place):
-            return _placed(edit)
+            return parse_pipeline(_placed(edit))
         if isinstance(edit, edits.Shard):
-            return self._sharded(edit)
-        msg = f"{edit} cannot be made"
-        raise UsageError(msg)
+            return parse_pipeline(self._sharded(edit))
+        assert isinstance(edit, edits.Apply)  # noqa: S101 - the others are no passes
+        return parse_pipeline(edit.text)
+
+    def _fused(self, edit: edits.Fuse | edits.Replace) -> Setting:
+        """Return the setting with one op in place of several.
+
+        Ops of which one is fused already are fused with all of it.
+        """
+        if isinstance(edit, edits.Fuse):
+            names, us = edit.ops, 0.0
+        else:
+            nodes = self.step.places.launching(edit.where)
+            names, us = tuple(dict.fromkeys(name for _, name in nodes)), edit.us
+        passes = [*self.run.passes]
+        before = next((p for p in passes if isinstance(p, FuseOps)), None)
+        fusions: list[tuple[Sequence[str], float]] = []
+        for others, other_us in () if before is None else before.fusions:
+            if set(others).isdisjoint(names):
+                fusions.append((others, other_us))
+            else:
+                names = tuple(dict.fromkeys((*others, *names)))
+        made = FuseOps.of([*fusions, (names, us)])
+        if before is not None:
+            passes[passes.index(before)] = made
+        else:
+            passes.insert(_place_of_fusion(passes), made)
+        run = attrs.evolve(self.run, passes=tuple(passes))
+        return attrs.evolve(self, run=run, anew="ops are fused")
 
     def _sharded(self, edit: edits.Shard) -> str:
-        ranks = self.run.model.ranks
+        """Return the pass that shards tables, those that it sharded before included.
+
+        Raises:
+            UsageError: a plan from a file says how others are sharded.
+
+        """
+        model = self.run.model
+        plan = edit.plan
         if edit.table != ALL:
-            msg = (
-                f"Shard({edit.table!r}, …): expected '*', all tables; a plan for each "
-                "table is a JSON file, as Shard('*', 'plan.json')"
+            before = next(
+                (p for p in model.passes if is_a(p, "shard-embeddings")), None
             )
-            raise UsageError(msg)
-        return f"shard-embeddings{{ranks={ranks},plan={_quoted(edit.plan)}}}"
+            base = "data-parallel" if before is None else before.plan
+            if base.endswith(".json") or base.lstrip().startswith("{"):
+                msg = (
+                    f"Shard({edit.table!r}, …): how the other tables are sharded is "
+                    f"said by {base}; write this one there, or use Shard('*', …)"
+                )
+                raise UsageError(msg)
+            plan = f"{base};{edit.table}={plan}"
+        return f"shard-embeddings{{ranks={model.ranks},plan={_quoted(plan)}}}"
 
     def _converted(self, edit: edits.Dtype) -> Setting:
         model = self.run.model
@@ -254,9 +296,15 @@ class Setting:
         trains = model.mode == TRAINING
 
         def change(transforms: Sequence[Pass]) -> Sequence[Pass]:
-            kept = [q for q in transforms if type(q) is not type(p) or q != p]
-            added = with_backward(kept, p) if trains else [*kept, p]
-            return completed(added)
+            alone = is_a(p, "shard-embeddings")  # one plan for all tables
+            kept = [q for q in transforms if not (alone and type(q) is type(p))]
+            sharding = [at for at, q in enumerate(kept) if is_a(q, "shard-embeddings")]
+            if (
+                is_a(p, "place-embeddings") and sharding
+            ):  # whose tables lose their names
+                kept.insert(sharding[0], p)
+                return completed(kept)
+            return completed(with_backward(kept, p) if trains else [*kept, p])
 
         made = model.changed(change)
         if made is None:
@@ -268,6 +316,14 @@ class Setting:
         run = attrs.evolve(self.run, model=made)
         check_run(made, run.runtime, run.target)
         return attrs.evolve(self, run=run, anew=f"{p.name} changes the graph")
+
+
+def _place_of_fusion(passes: Sequence[Pass]) -> int:
+    """Return where ops are fused: before a CUDA graph has one call for all kernels."""
+    for at, p in enumerate(passes):
+        if is_a(p, "capture-graph"):
+            return at
+    return 1 + max(at for at, p in enumerate(passes) if LAUNCHES in p.provides)
 
 
 def _placed(edit: edits.Place) -> str:
