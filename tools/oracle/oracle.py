@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from perfc.ir import Diagnostic, UsageError
 from perfc.tools.analysis import run_of
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.batch import TIME, Answers, batch
+from perfc.tools.oracle.explanation import explained
+from perfc.tools.oracle.ranking import Ranked, rank
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.request import AnalyzeOptions, Request
@@ -127,6 +129,34 @@ class Oracle:
 
         """
         return batch(self._states[-1], columns, want)
+
+    def rank(
+        self, candidates: Iterable[edits.Edit | Sequence[edits.Edit]]
+    ) -> list[Ranked]:
+        """Return candidates, fastest first, with the probability that each is.
+
+        What candidates have in common errs alike in all of them.
+
+        Args:
+            candidates: Edits, or sequences of edits that are made together; an empty
+                sequence is the step as it stands.
+
+        Raises:
+            UsageError: there are none, or one is no edit.
+            PerfcError: as `perfc.analyze` of an edited model does.
+
+        """
+        return rank(self._states[-1], candidates)
+
+    def explain(self, *asked: edits.Edit) -> str:
+        """Return how `ask` answers: what is worked out again, and why.
+
+        Raises:
+            UsageError: an edit names what there is not.
+            PerfcError: as `perfc.analyze` of the edited model does.
+
+        """
+        return explained(self._states[-1], _checked(asked))
 
     def apply(self, *asked: edits.Edit) -> None:
         """Keep edits: what is asked from now on is asked of the edited model.

@@ -28,7 +28,7 @@ from perfc.passes.timing import (
 )
 from perfc.tools.oracle.memory import Memory, RememberedCost
 from perfc.tools.oracle.places import Places
-from perfc.tools.reports import Report
+from perfc.tools.reports import Report, node_id
 from perfc.tools.run import Run
 
 _NOTHING: Mapping[int, float] = {}
@@ -63,6 +63,7 @@ class Step:
         run: What it is of.
         memory: What was worked out before.
         hosted: Launch graphs with what the host does.
+        costs: What kernels cost.
         timeline: Who waits for whom.
         duration_s: Seconds of each task, by its flat number.
         shares: Whether tasks slow each other down, so that every change of a duration
@@ -76,6 +77,7 @@ class Step:
     run: Run
     memory: Memory
     hosted: tuple[HostedLaunches, ...]
+    costs: tuple[Estimate, ...]
     timeline: Timeline
     duration_s: list[float]
     shares: bool
@@ -117,6 +119,7 @@ class Step:
             run,
             memory,
             hosted,
+            costs,
             timeline,
             seconds,
             schedule.shares(timeline),
@@ -149,6 +152,22 @@ class Step:
     def ends_s(self) -> list[float]:
         """When each place of the network ends."""
         return self.network.ends_s(self.seconds)
+
+    def host_keys(self, rank: int) -> list[tuple[int, str, str, int]]:
+        """Return what the tasks of a rank class are called, host tasks apart.
+
+        Node, detail, and how many of the same came before: as it is called in other
+        steps of the model.
+        """
+        graph = self.hosted[rank].graph
+        names = [node_id(graph, op) for op in range(len(graph.ops))]
+        seen: dict[tuple[str, str], int] = {}
+        keys: list[tuple[int, str, str, int]] = []
+        for op, detail in zip(graph.op, graph.detail, strict=True):
+            name = (names[op] if op >= 0 else "", detail)
+            seen[name] = seen.get(name, -1) + 1
+            keys.append((rank, *name, seen[name]))
+        return keys
 
     def time_s(self, stated: Mapping[int, float]) -> float:
         """Solve the schedule anew, with what tasks do to each other.
