@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import attrs
 
 from perfc.ir import DTYPES, DType, Graph, Node, Record, UsageError, Value
+from perfc.ir.location import NOWHERE
 
 PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
 """Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
@@ -119,8 +120,10 @@ class _Conversion:
             name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
             attributes = Record({"dtype": dtype})
             maker = node or value.producer
-            location = {} if maker is None else {"location": maker.location}
-            cast = self.graph.add("cast", [value], [name], attributes, **location)
+            location = NOWHERE if maker is None else maker.location
+            cast = self.graph.add(
+                "cast", [value], [name], attributes, location=location
+            )
             (made,) = cast.results
             made.type = attrs.evolve(value.type, dtype=dtype)
             self._cast[value, dtype] = made

@@ -138,19 +138,18 @@ def _run(
         now: Floats | None = None
         for source, lag in sources:
             end = views[source]
-            if lag.__class__ is float:
-                if lag:
-                    end = add(end, lag, row if now is None else lagged)
-            else:
-                taken = _amount(lag, block, amount)  # type: ignore[arg-type]
+            if isinstance(lag, Amount):
+                taken = _amount(lag, block, amount)
                 end = add(end, taken, row if now is None else lagged)
+            elif lag:
+                end = add(end, lag, row if now is None else lagged)
             now = end if now is None else latest(now, end, out=row)
         if now is None:
             now = views[0]
-        if seconds.__class__ is float:
-            add(now, seconds, row)  # type: ignore[arg-type]
+        if isinstance(seconds, Amount):
+            add(now, _amount(seconds, block, amount), row)
         else:
-            add(now, _amount(seconds, block, amount), row)  # type: ignore[arg-type]
+            add(now, seconds, row)
 
 
 def _amount(amount: Amount, block: Sequence[Floats], out: Floats) -> Floats:

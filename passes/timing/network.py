@@ -92,13 +92,13 @@ class Network:
         """
         ends = [0.0] if known is None else known[:first]
         add, latency_s = ends.append, self.latency_s
-        columns = (self.previous, self.gap_s, self.issue, self.after)
+        previous, gaps_s, issue = self.previous, self.gap_s, self.issue
+        afters = self.after
         if first > 1:
-            columns = tuple(column[first - 1 :] for column in columns)
-            seconds = seconds[first:]
-        else:
-            seconds = seconds[1:]
-        for c, gap_s, q, after, taken_s in zip(*columns, seconds, strict=True):
+            previous, gaps_s = previous[first - 1 :], gaps_s[first - 1 :]
+            issue, afters = issue[first - 1 :], afters[first - 1 :]
+        columns = (previous, gaps_s, issue, afters, seconds[first:])
+        for c, gap_s, q, after, taken_s in zip(*columns, strict=True):
             s = ends[c]
             if gap_s:
                 s += gap_s
@@ -116,9 +116,15 @@ class Network:
         """Return the longest way from the end of each place to the end of the step."""
         found = [0.0] * (len(self) + 1)
         latency_s = self.latency_s
-        columns = (self.previous, self.gap_s, self.issue, self.after, seconds[1:])
         place = len(self)
-        for c, gap_s, q, after, taken_s in zip(*map(reversed, columns), strict=True):
+        columns = (
+            reversed(self.previous),
+            reversed(self.gap_s),
+            reversed(self.issue),
+            reversed(self.after),
+            reversed(seconds[1:]),
+        )
+        for c, gap_s, q, after, taken_s in zip(*columns, strict=True):
             way_s = taken_s + found[place]
             if c and way_s + gap_s > found[c]:
                 found[c] = way_s + gap_s

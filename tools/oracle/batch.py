@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import attrs
 import numpy as np
@@ -82,11 +82,13 @@ def batch(state: State, given: object, want: object) -> Answers:
 
 
 def _wanted(want: object) -> tuple[str, ...]:
-    names = (want,) if isinstance(want, str) else tuple(want)  # type: ignore[arg-type]
+    several = isinstance(want, tuple | list | set | frozenset | dict)
+    listed = list(cast("Iterable[object]", want)) if several else [want]
+    names = tuple(map(str, listed))
     for name in names:
         if name not in WANTED:
             known = ", ".join(WANTED)
-            hint = closest(str(name), WANTED)
+            hint = closest(name, WANTED)
             msg = f"want={name!r} of Oracle.batch is none of {known}{hint}"
             raise UsageError(msg)
     return names
@@ -216,7 +218,8 @@ class _Asking:
             peaks = [read(state.report()) for state in states]
             return np.array(peaks)[which]
         self._remark(f"{name} needs the critical path")
-        for configuration, at in enumerate(which.tolist()):
+        numbers: list[int] = which.tolist()
+        for configuration, at in enumerate(numbers):
             asked = self._asked(configuration, HostFields({}))
             found[configuration] = read(states[at].after(asked).report())
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -33,7 +33,7 @@ def _where(value: object) -> str:
 def _seconds(name: str, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
         found = float(value)
         if 0 <= found < math.inf:
             return found
@@ -43,6 +43,14 @@ def _seconds(name: str, value: object) -> float | None:
 
 def _us(value: object) -> float | None:
     return _seconds("us", value)
+
+
+def _taken_us(value: object) -> float:
+    found = _seconds("us", value)
+    if found is None:
+        msg = "us=None of Replace: expected the microseconds that the kernel takes"
+        raise UsageError(msg)
+    return found
 
 
 def _factor(value: object) -> float | None:
@@ -71,8 +79,8 @@ def _ops(value: object) -> tuple[str, ...]:
     if not isinstance(value, tuple | list | set | frozenset) or not value:
         msg = f"ops={value!r} of Fuse: expected ids of nodes, as ('%1', '%2')"
         raise UsageError(msg)
-    listed = sorted(value) if isinstance(value, set | frozenset) else value
-    return tuple(map(_where, cast("list[object]", listed)))
+    names = tuple(map(_where, cast("Iterable[object]", value)))
+    return names if isinstance(value, tuple | list) else tuple(sorted(names))
 
 
 def _text(name: str, value: object) -> str:
@@ -80,6 +88,26 @@ def _text(name: str, value: object) -> str:
         return value
     msg = f"{name}={value!r}: expected a text"
     raise UsageError(msg)
+
+
+def _table(value: object) -> str:
+    return _text("table", value)
+
+
+def _tier(value: object) -> str:
+    return _text("tier", value)
+
+
+def _plan(value: object) -> str:
+    return _text("plan", value)
+
+
+def _pass(value: object) -> str:
+    return _text("text", value)
+
+
+def _dtype(value: object) -> str:
+    return read_dtype("dtype", value)
 
 
 @attrs.frozen
@@ -113,7 +141,7 @@ class Dtype:
     """
 
     where: str = attrs.field(converter=_where)
-    dtype: str = attrs.field(converter=lambda value: read_dtype("dtype", value))
+    dtype: str = attrs.field(converter=_dtype)
 
 
 @attrs.frozen
@@ -164,7 +192,7 @@ class Replace:
     """
 
     where: str = attrs.field(converter=_where)
-    us: float = attrs.field(converter=_us, kw_only=True)
+    us: float = attrs.field(converter=_taken_us, kw_only=True)
 
 
 @attrs.frozen(init=False)
@@ -200,7 +228,8 @@ class Target:
             )
             raise UsageError(msg)
         values = {field: read_field(field, value) for field, value in fields.items()}
-        self.__attrs_init__(name, tuple(sorted(values.items())))  # type: ignore[attr-defined]
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "fields", tuple(sorted(values.items())))
 
 
 @attrs.frozen
@@ -214,8 +243,8 @@ class Place:
 
     """
 
-    table: str = attrs.field(converter=lambda value: _text("table", value))
-    tier: str = attrs.field(converter=lambda value: _text("tier", value))
+    table: str = attrs.field(converter=_table)
+    tier: str = attrs.field(converter=_tier)
     cache: float | None = None
 
 
@@ -230,8 +259,8 @@ class Shard:
 
     """
 
-    table: str = attrs.field(converter=lambda value: _text("table", value))
-    plan: str = attrs.field(converter=lambda value: _text("plan", value))
+    table: str = attrs.field(converter=_table)
+    plan: str = attrs.field(converter=_plan)
 
 
 @attrs.frozen
@@ -243,7 +272,7 @@ class Apply:
 
     """
 
-    text: str = attrs.field(converter=lambda value: _text("text", value))
+    text: str = attrs.field(converter=_pass)
 
 
 Edit: TypeAlias = (

@@ -49,8 +49,9 @@ def _retimed(state: State, asked: Sequence[edits.Edit]) -> str:
     if step.shares:
         return f"the same tasks and prices{_shared(shares=True)}"
     (edit, *more) = asked
-    one = not more and isinstance(edit, edits.Duration)
-    if one and state.quick_s(edit) is not None:
+    if more or not isinstance(edit, edits.Duration):
+        return "the schedule solved again from the first task that takes another time"
+    if state.quick_s(edit) is not None:
         return "one task, by the longest ways through it and around it"
     return "the schedule solved again from the first task that takes another time"
 

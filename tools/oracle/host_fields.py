@@ -121,7 +121,8 @@ class HostFields:
         column = first + [*self.columns].index("slowness")
         own = 1.0 / Constants.of(step.run.target).slowness
         for launches, offset in zip(step.hosted, step.timeline.offsets, strict=True):
-            for task in sources(launches.graph).host.tolist():
+            tasks: list[int] = sources(launches.graph).host.tolist()
+            for task in tasks:
                 if task + offset in stated:
                     continue
                 place = step.network.places[task + offset]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from perfc.ir import Diagnostic, UsageError
 from perfc.tools.analysis import run_of
@@ -204,7 +204,7 @@ def _checked(asked: tuple[edits.Edit, ...]) -> tuple[edits.Edit, ...]:
 
     """
     for edit in asked:
-        if not isinstance(edit, edits.EDITS):
+        if not isinstance(cast("object", edit), edits.EDITS):
             names = ", ".join(kind.__name__ for kind in edits.EDITS)
             msg = f"{edit!r} is no edit: expected values of perfc.edits ({names})"
             raise UsageError(msg)

@@ -174,11 +174,13 @@ class _Candidate:
             found, graph = sources(hosted.graph), hosted.graph
             keys = step.host_keys(rank)
             sigmas = hosted.sigma_shared, hosted.sigma_independent
-            for task in found.host.tolist():
+            hosts: list[int] = found.host.tolist()
+            for task in hosts:
                 err(task + offset, "host", sigmas[0], keys[task], sigmas[1])
             shared, own = cost.sigma_shared.tolist(), cost.sigma_independent.tolist()
-            numbers = found.kernel.tolist()
-            for task, number in zip(found.device.tolist(), numbers, strict=True):
+            devices: list[int] = found.device.tolist()
+            numbers: list[int] = found.kernel.tolist()
+            for task, number in zip(devices, numbers, strict=True):
                 model, kernel = ("model", cost.model[number]), graph.kernels[number]
                 err(task + offset, model, shared[number], kernel, own[number])
         return solve_columns(self.network, seconds, columns, draws.count)

@@ -11,7 +11,7 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import Pass, Transform
+from perfc.passes import Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
 from perfc.passes.lowering import FuseOps
@@ -272,7 +272,9 @@ class Setting:
             before = next(
                 (p for p in model.passes if is_a(p, "shard-embeddings")), None
             )
-            base = "data-parallel" if before is None else before.plan
+            base = (
+                before.plan if isinstance(before, ShardEmbeddings) else "data-parallel"
+            )
             if base.endswith(".json") or base.lstrip().startswith("{"):
                 msg = (
                     f"Shard({edit.table!r}, …): how the other tables are sharded is "

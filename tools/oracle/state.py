@@ -103,10 +103,10 @@ class State:
     def _place(self, where: str) -> int:
         """Return the place of the one task of a name; 0 for a name of several."""
         step = self.setting.step
-        units = step.places.units(where)
-        if step.shares or len(units) > 1 or len(units[0]) > 1:
+        tasks = [task for unit in step.places.units(where) for task in unit]
+        if step.shares or len(tasks) > 1:
             return 0
-        return step.network.places[units[0][0]]
+        return step.network.places[tasks[0]]
 
     def after(self, asked: Sequence[edits.Edit]) -> State:
         """Return the state after edits, in order.
@@ -149,7 +149,7 @@ class State:
             return {unit[0]: asked_s}
         total_s = math.fsum(seconds)
         if not total_s:
-            return dict.fromkeys(unit, asked_s / len(unit))
+            return {task: asked_s / len(unit) for task in unit}
         return {t: asked_s * (s / total_s) for t, s in zip(unit, seconds, strict=True)}
 
     def moved_to(self, setting: Setting) -> State:

@@ -196,10 +196,10 @@ class Step:
 
     def _passes(self, stated: Mapping[int, float]) -> tuple[Pass, ...]:
         place, schedule = _schedule_of(self.run.passes)
-        options = attrs.asdict(schedule, recurse=False)
         passes = [_remembering(self.memory, p) for p in self.run.passes]
         if stated:
-            passes[place] = StatedSchedule(**{**options, "stated": stated})
+            options = schedule.contention, schedule.high_priority
+            passes[place] = StatedSchedule(*options, stated)
         return tuple(passes)
 
 

@@ -37,7 +37,8 @@ def report(name: str, *fusions: tuple[list[str], float], **options: Any) -> Repo
 
 def node(found: Report, name: str) -> dict[str, Any]:
     """Return the entry of a node."""
-    (entry,) = [n for n in found.nodes if n["id"] == name]
+    entries: list[dict[str, Any]] = [n for n in found.nodes if n["id"] == name]
+    (entry,) = entries
     return entry
 
 

@@ -50,6 +50,22 @@ def plain(name: str) -> Plain:
     return Plain(model, target, **options)
 
 
+def _set(where: str, us: float) -> edits.Duration:
+    return edits.Duration(where, us=us)
+
+
+def _times(where: str, factor: float) -> edits.Duration:
+    return edits.Duration(where, factor=factor)
+
+
+def _bound(batch: int) -> edits.Bind:
+    return edits.Bind(batch=batch)
+
+
+def _field(name: str, value: float) -> edits.Target:
+    return edits.Target(**{name: value})
+
+
 @st.composite
 def some_edits(draw: st.DrawFn, name: str) -> list[Any]:
     """Draw edits of a model, in any order."""
@@ -60,18 +76,18 @@ def some_edits(draw: st.DrawFn, name: str) -> list[Any]:
     modules = sorted({node["module"] for node in report.nodes} - {""}) or nodes_of(name)
     where = st.sampled_from([*nodes_of(name), *kernels, *modules[:3]])
     amounts = st.sampled_from([0.0, 0.5, 1.25, 3.0, 50.0])
-    fields = {
+    fields: dict[str, st.SearchStrategy[float]] = {
         "gpu.memory_gb_per_s": st.sampled_from([900, 1500.5]),
         "gpu.sm_clock_mhz": st.sampled_from([1000, 1300]),
         "host.speed": st.sampled_from([0.5, 2]),
     }
     edit = st.one_of(
-        st.builds(lambda w, x: edits.Duration(w, us=x), where, amounts),
-        st.builds(lambda w, x: edits.Duration(w, factor=x), where, amounts),
-        st.builds(lambda n: edits.Bind(batch=n), st.sampled_from([8, 48, 96])),
-        st.one_of(
-            st.builds(lambda x, f=f: edits.Target(**{f: x}), values)
-            for f, values in fields.items()
+        st.builds(_set, where, amounts),
+        st.builds(_times, where, amounts),
+        st.builds(_bound, st.sampled_from([8, 48, 96])),
+        *(
+            st.builds(functools.partial(_field, field), values)
+            for field, values in fields.items()
         ),
     )
     return draw(st.lists(edit, min_size=1, max_size=5))
@@ -161,8 +177,9 @@ def test_dtype_of_the_whole_model() -> None:
 def test_a_pass_more(name: str, edit: Any, options: dict[str, Any]) -> None:
     """As the analysis with that pass."""
     model, target, others = MODELS[name]
+    every: dict[str, Any] = {**others, **options}
     try:
-        report = perfc.analyze(model, target, **others, **options)
+        report = perfc.analyze(model, target, **every)
     except PerfcError as error:
         with pytest.raises(type(error), match=re.escape(str(error))):
             oracle_of(name).ask(edit)
@@ -180,7 +197,8 @@ def test_several_ranks_share_links() -> None:
     bound = edits.Bind(batch=128)
 
     assert perfc.analyze(name, "dgx-a100", **options).time_us == oracle.time_us
-    report = perfc.analyze(name, "dgx-a100", **{**options, "batch": 128})
+    larger: dict[str, Any] = {**options, "batch": 128}
+    report = perfc.analyze(name, "dgx-a100", **larger)
     assert report.time_us == pytest.approx(oracle.ask(bound), rel=CLOSE)
     assert oracle.ask(longer) > oracle.time_us
     assert oracle.ask(longer, edits.Duration("gemm", factor=1 / 500)) == pytest.approx(
@@ -242,7 +260,8 @@ def test_threads_ask_at_once() -> None:
     alone = [oracle_of("training").ask(*one) for one in asked]
     fresh = Oracle(name, target, **options)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: fresh.ask(*one), asked * 3))
+        futures = [pool.submit(fresh.ask, *one) for one in asked * 3]
+        found = [future.result() for future in futures]
 
     assert found == pytest.approx(alone * 3, rel=CLOSE)
 

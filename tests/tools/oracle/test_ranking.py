@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.tools.oracle.test_oracle import CLOSE, oracle_of
 
@@ -11,7 +13,7 @@ from perfc import Oracle, PerfcError, edits
 def test_fastest_first() -> None:
     """Times are those of `ask`; probabilities add up to 1."""
     oracle = oracle_of("dlrm")
-    candidates = [
+    candidates: list[Any] = [
         edits.Duration("gemm", factor=2),
         (edits.Bind(batch=8), edits.Target("h100")),
         (),

@@ -40,7 +40,7 @@ def test_fused_and_replaced_ops_are_a_pass(name: str) -> None:
     ):
         report = oracle.report(*asked)
         model, target, options = MODELS[name]
-        batch = {"batch": report.model.batch}
+        batch: dict[str, Any] = {"batch": report.model.batch}
         plain = perfc.load(model, **{**options, **batch})
         again = perfc.analyze(plain, target, pipeline=report.pipeline)
 
