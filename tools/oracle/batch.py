@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Kernel, UsageError
-from perfc.ir.support import Level
+from perfc.ir.support import Level, paused_collector
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.timing import Amount, Lag, solve_columns
 from perfc.tools.given import closest
@@ -75,8 +75,9 @@ def batch(state: State, given: object, want: object) -> Answers:
     columns, wanted = Columns.read(given), _wanted(want)
     asking = _Asking(state, columns)
     answers = Answers()
-    for name in wanted:
-        answers[name] = asking.times_us() if name == TIME else asking.others(name)
+    with paused_collector():
+        for name in wanted:
+            answers[name] = asking.times_us() if name == TIME else asking.others(name)
     answers.diagnostics = tuple(dict.fromkeys(asking.remarks))
     return answers
 
