@@ -370,7 +370,7 @@ class _Fusing:
         return Work(0, read, written)
 
     def _reads(self) -> Iterator[Value]:
-        """Yield what each of the nodes reads, behind views."""
+        """Yield the values that each of the nodes reads, behind views."""
         for node in self._nodes:
             for value in node.operands:
                 found = value

@@ -54,7 +54,7 @@ class KernelCost(Pass):
     def prices(
         self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
     ) -> Estimate:
-        """Return what kernels cost."""
+        """Return the costs of kernels."""
         return price(kernels, target, models)
 
 

@@ -184,7 +184,7 @@ class Ways:
     around_s: list[float]
 
     def time_s(self, place: int, seconds: float) -> float:
-        """Return what the step takes if one place takes *seconds*."""
+        """Return the time of the step if one place takes *seconds*."""
         way_s, by_s = self.through_s[place] + seconds, self.around_s[place]
         return way_s if way_s > by_s else by_s  # noqa: FURB136 - half the time of `max`
 

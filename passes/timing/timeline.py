@@ -203,28 +203,14 @@ def _gaps_s(
     graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
 ) -> list[float]:
     """Return the gap after the predecessor of each task: where both are busy."""
-    gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
-    # The same three numbers again and again, not as many as there are tasks.
-    return [*map(gaps_s.__getitem__, _gap_kinds(graph, before))]
-
-
-def gap_kinds(timeline: Timeline) -> list[int]:
-    """Return what lies after the predecessor of each task.
-
-    Returns:
-        0 for nothing, 1 for the gap of a stream, 2 for that of a CUDA graph.
-
-    """
-    return _joined([_gap_kinds(graph, _previous(graph)) for graph in timeline.graphs])
-
-
-def _gap_kinds(graph: LaunchGraph, before: NDArray[np.intp]) -> list[int]:
     busy = task_mask(graph, BUSY_KINDS)
     after_busy = busy & (before >= 0) & busy[before]
     issue = integers(graph.issue)
     of_one_call = (issue >= 0) & (issue == issue[before])
-    kinds: list[int] = np.where(after_busy, np.where(of_one_call, 2, 1), 0).tolist()
-    return kinds
+    which = np.where(after_busy, np.where(of_one_call, 2, 1), 0)
+    gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
+    # The same three numbers again and again, not as many as there are tasks.
+    return [*map(gaps_s.__getitem__, which.tolist())]
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:

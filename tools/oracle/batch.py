@@ -60,7 +60,7 @@ class _ProportionsVaryError(Exception):
 
 
 def batch(state: State, given: object, want: object) -> Answers:
-    """Return what a step takes under each configuration.
+    """Return times, and more, of a step under each configuration.
 
     Args:
         state: The step.
@@ -298,7 +298,7 @@ class _Solving:
         return len(self._columns) - 1
 
     def _seconds(self) -> list[Lag]:
-        """Return what each place takes: a number, or a column if states differ."""
+        """Return the seconds of each place: a number, or a column if states differ."""
         if len(self.states) == 1:
             return [*self.states[0].seconds]
         table = np.array([state.seconds for state in self.states]).T

@@ -106,7 +106,7 @@ class HostFields:
     def seconds(
         self, step: Step, seconds: Sequence[Lag], stated: frozenset[int], first: int
     ) -> list[Lag]:
-        """Return what places take on each host.
+        """Return the seconds of places on each host.
 
         Args:
             step: The step.
@@ -132,7 +132,7 @@ class HostFields:
         return made
 
     def lags(self, step: Step, first: int) -> Lags | None:
-        """Return what lies between tasks; None where it does not vary."""
+        """Return the lags between tasks; None where they do not vary."""
         names = [*self.columns]
         if not {"stream_gap_s", "graph_gap_s", "latency_s"}.intersection(names):
             return None

@@ -90,7 +90,7 @@ class Memory:
                 known.update(zip(missing, _rows(found), strict=True))
 
     def prices_of(self, target: Target) -> dict[Kernel, _Price]:
-        """Return what is known of the kernels of a target."""
+        """Return the known prices of the kernels of a target."""
         found = remembered(self.prices, target.spec_sha256, dict[Kernel, _Price])
         if len(found) > _MOST_KERNELS:
             found.clear()
@@ -98,7 +98,7 @@ class Memory:
 
 
 def remembered(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
-    """Return what is known of *key*, made the first time; the oldest are forgotten."""
+    """Return the entry of a key, made the first time; the oldest are forgotten."""
     found = known.get(key)
     if found is not None:
         return found
@@ -117,7 +117,7 @@ class RememberedCost(KernelCost):
     def prices(
         self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
     ) -> Estimate:
-        """Return what kernels cost."""
+        """Return the costs of kernels."""
         known = self.memory.prices_of(target)
         missing = [kernel for kernel in kernels if kernel not in known]
         if missing:

@@ -107,7 +107,7 @@ class Oracle:
     def batch(
         self, columns: Mapping[str, Any], want: str | Sequence[str] = (TIME,)
     ) -> Answers:
-        """Return what an iteration takes under each of many configurations.
+        """Return times, and more, of an iteration under many configurations.
 
         Settings that differ are lowered and priced once each; the schedule is solved
         for all configurations together. Durations are made after settings, in order.

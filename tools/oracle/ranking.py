@@ -1,4 +1,4 @@
-"""Which of several edits is the fastest, and how sure that is."""
+"""Ranks of edits: which is the fastest, and how sure that is."""
 
 from __future__ import annotations
 

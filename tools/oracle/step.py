@@ -22,9 +22,10 @@ from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
     Network,
     StreamSchedule,
+    TimeConstants,
     Timeline,
-    gap_kinds,
     link,
+    link_graphs,
 )
 from perfc.tools.oracle.memory import Memory, RememberedCost
 from perfc.tools.oracle.places import Places
@@ -134,8 +135,9 @@ class Step:
 
     @functools.cached_property
     def gap_kinds(self) -> list[int]:
-        """What lies after the task before each: 0 nothing, else as `gap_kinds` says."""
-        return gap_kinds(self.timeline)
+        """Kind of the gap before each task: 0 none, 1 of a stream, 2 of a CUDA graph."""
+        numbered = TimeConstants(1.0, 2.0, 0.0)
+        return [*map(int, link_graphs(self.timeline.graphs, numbered).gap_s)]
 
     @functools.cached_property
     def places(self) -> Places:
@@ -154,7 +156,7 @@ class Step:
         return self.network.ends_s(self.seconds)
 
     def host_keys(self, rank: int) -> list[tuple[int, str, str, int]]:
-        """Return what the tasks of a rank class are called, host tasks apart.
+        """Return names of the tasks of a rank class, by which they are told apart.
 
         Node, detail, and how many of the same came before: as it is called in other
         steps of the model.
