@@ -134,7 +134,7 @@ class _Fusing:
 
     Attributes:
         source: What is launched.
-        rank: Its rank class.
+        rank: The rank class that launches it.
         bindings: The numbers of the symbols.
         names: Ids of the nodes to fuse.
         seconds: What the kernel takes; 0 for what it is priced at.
@@ -147,13 +147,20 @@ class _Fusing:
     names: Sequence[str]
     seconds: float
     _tasks: Mapping[int, list[int]] = attrs.field(init=False)
+    _nodes: list[Node] = attrs.field(init=False)
+    _launching: frozenset[str] = attrs.field(init=False)
 
     def run(self) -> LaunchGraph:
         """Return the launch graph with one op for all."""
-        source = self.source
+        source, graph = self.source, self.rank.ops
         self._tasks = _by_op(source)
+        chosen = frozenset(self.names)
+        self._nodes = [] if graph is None else [n for n in graph if n.name in chosen]
+        self._launching = frozenset(
+            op.node for number, op in enumerate(source.ops) if self._tasks[number]
+        )
         ops = self._ops()
-        device = [t for op in ops for t in self._tasks[op] if t in self._busy]
+        device = [t for op in ops for t in self._tasks[op] if self._is_busy(t)]
         self._check(ops, device)
         copy = LaunchCopy(source)
         for op, launched in enumerate(source.ops):
@@ -169,10 +176,8 @@ class _Fusing:
                     copy.add(task, kernel=number)
         return copy.result
 
-    @property
-    def _busy(self) -> frozenset[int]:
-        kinds = self.source.kind
-        return frozenset(t for t, kind in enumerate(kinds) if kind in BUSY_KINDS)
+    def _is_busy(self, task: int) -> bool:
+        return self.source.kind[task] in BUSY_KINDS
 
     def _ops(self) -> list[int]:
         """Return the ops of the nodes, in order of issue.
@@ -237,7 +242,7 @@ class _Fusing:
             copy.moved[o] for t in device for o in source.after[t] if o in copy.moved
         }
         after = tuple(sorted(awaited - {-1}))
-        calls = [t for op in ops for t in self._tasks[op] if t not in self._busy]
+        calls = [t for op in ops for t in self._tasks[op] if not self._is_busy(t)]
         used = iter(calls)
         last = -1
         for kernel, seconds in self._kernels(device):
@@ -320,12 +325,6 @@ class _Fusing:
         return Kernel("triton_poi", largest.dtype, largest.math, params, work)
 
     @property
-    def _nodes(self) -> list[Node]:
-        """The nodes that are fused, in program order."""
-        graph = self.rank.ops
-        return [] if graph is None else [n for n in graph if n.name in {*self.names}]
-
-    @property
     def _written(self) -> list[Value]:
         """Results that somebody else reads, or nobody."""
         graph, nodes = self.rank.ops, self._nodes
@@ -347,13 +346,7 @@ class _Fusing:
 
     def _is_view(self, node: Node) -> bool:
         """Whether a node launches nothing: its result is its operand's memory."""
-        return len(node.results) == 1 and not self._launches(node.name)
-
-    def _launches(self, name: str) -> bool:
-        return any(
-            self._tasks[number] and op.node == name
-            for number, op in enumerate(self.source.ops)
-        )
+        return len(node.results) == 1 and node.name not in self._launching
 
     def _saved(self) -> Work:
         """Return the bytes that need not be moved any more."""

@@ -135,7 +135,7 @@ class Step:
 
     @functools.cached_property
     def gap_kinds(self) -> list[int]:
-        """Kind of the gap before each task: 0 none, 1 of a stream, 2 of a CUDA graph."""
+        """Kind of the gap before each task: 0 none, 1 of a stream, 2 of a graph."""
         numbered = TimeConstants(1.0, 2.0, 0.0)
         return [*map(int, link_graphs(self.timeline.graphs, numbered).gap_s)]
 
