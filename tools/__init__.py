@@ -12,6 +12,18 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
     from perfc.tools.models import Model, conversions, export_onnx, load
+    from perfc.tools.oracle import (
+        Apply,
+        Bind,
+        Dtype,
+        Duration,
+        Fuse,
+        Oracle,
+        Place,
+        Replace,
+        Shard,
+        Target,
+    )
     from perfc.tools.reports import (
         NODE_KEYS,
         PAGE_SCRIPT,
@@ -34,6 +46,18 @@ else:
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
             "models": ("Model", "conversions", "export_onnx", "load"),
+            "oracle": (
+                "Apply",
+                "Bind",
+                "Dtype",
+                "Duration",
+                "Fuse",
+                "Oracle",
+                "Place",
+                "Replace",
+                "Shard",
+                "Target",
+            ),
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
@@ -57,11 +81,21 @@ __all__ = [
     "NODE_KEYS",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
+    "Apply",
+    "Bind",
+    "Dtype",
+    "Duration",
     "Exporter",
+    "Fuse",
     "Model",
+    "Oracle",
+    "Place",
+    "Replace",
     "Report",
     "Results",
+    "Shard",
     "Sweep",
+    "Target",
     "analyze",
     "compared",
     "comparison_text",

@@ -111,8 +111,13 @@ class Run:
 
     def with_pass(self, text: str) -> Run:
         """Return the run with one more pass, after those that make the launches."""
+        return self.with_passes(parse_pipeline(text))
+
+    def with_passes(self, added: Sequence[Pass]) -> Run:
+        """Return the run with more passes, each as early as it may run."""
         passes = list(self.passes)
-        place(passes, *parse_pipeline(text))
+        for p in added:
+            place(passes, p)
         return attrs.evolve(self, passes=tuple(passes))
 
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
@@ -123,15 +128,47 @@ class Run:
             PerfcError: a pass refuses the model.
 
         """
+        _check_provided(self.passes)
+        return self.ran(instruments)
+
+    def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
+        """Run the passes, which need not end with a time.
+
+        Raises:
+            PipelineError: they cannot run in this order.
+            PerfcError: a pass refuses the model.
+
+        """
         target, program = self.target, self.model.program
         manager = PassManager(self.passes, instruments, given=GIVEN)
-        _check_provided(self.passes)
         text = format_pipeline(self.passes)
         scenario = Scenario(
             target.name, target.spec_sha256, self.runtime, program.bound, text
         )
         facts = self.model.annotations.fork()
         analysis = manager.run(program, target, scenario, facts)
+        return self._remarked(analysis)
+
+    def went_on(self, passes: Sequence[Pass], begun: Analysis) -> Analysis:
+        """Run passes on what others have left.
+
+        Args:
+            passes: The passes.
+            begun: What `ran` returned for those before them.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        known = frozenset(begun.annotations.keys(begun.scenario))
+        manager = PassManager(passes, given=known)
+        facts = begun.annotations
+        analysis = manager.run(begun.program, self.target, begun.scenario, facts)
+        kept = dict.fromkeys((*begun.diagnostics, *analysis.diagnostics))
+        return attrs.evolve(analysis, diagnostics=tuple(kept))
+
+    def _remarked(self, analysis: Analysis) -> Analysis:
+        target = self.target
         remarks = [r for r in self.remarks if r not in analysis.diagnostics]
         if self._asks_tf32 and "tf32" not in target.device.flops_per_s:
             message = f"{target.name} has no TF32: GEMMs are fp32, as in PyTorch"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, load_target
-    from perfc.costmodels.sheets.sheet_fields import is_possible
+    from perfc.costmodels.sheets.sheet_fields import FIELDS, is_possible
     from perfc.costmodels.sheets.shipped import as_known, nominal
     from perfc.costmodels.sheets.system_sheet import assumed_system, usual_topology
 else:
@@ -58,7 +58,7 @@ else:
             "preset_file": ("PresetError", "find_preset", "preset_names"),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "load_target"),
-            "sheet_fields": ("is_possible",),
+            "sheet_fields": ("FIELDS", "is_possible"),
             "shipped": ("as_known", "nominal"),
             "system_sheet": ("assumed_system", "usual_topology"),
         },
@@ -66,6 +66,7 @@ else:
 
 __all__ = [
     "COMPILED_GRAPH",
+    "FIELDS",
     "GRAPH_LAUNCH",
     "GRAPH_NODE_US",
     "PROFILE_SCHEMA",

@@ -50,7 +50,8 @@ class ShardEmbeddings(Transform):
     Attributes:
         ranks: How many ranks there are.
         plan: `table-wise`, `row-wise`, `column-wise`, `table-row-wise`, `grid` or
-            `data-parallel` for all tables, or a JSON file (`sharding_plan.py`).
+            `data-parallel` for all tables, but for those named behind it, as
+            `table-wise;emb_l.0=row-wise`; or a JSON file (`sharding_plan.py`).
         per_node: Ranks of a node, which `table-row-wise` and `grid` share rows among.
         qcomm: What pooled rows and their gradients are sent as: `fp16`, `bf16`, `fp8`
             or `int8` (bytes, with a scale and a bias for 32 of them); if empty, as

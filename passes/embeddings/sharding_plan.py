@@ -153,6 +153,9 @@ def check_parts(tables: int, ranks: int) -> None:
 def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
     """Return the plan that *text* names: of `NAMED_PLANS`, a JSON file, or its text.
 
+    Behind a named plan may stand tables that are sharded otherwise, as
+    `table-wise;emb_l.0=row-wise`.
+
     Raises:
         UsageError: it is none of them.
         PerfcError: the file does not hold a plan of these tables and ranks.
@@ -160,8 +163,8 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
 
     """
     check_parts(len(tables), world.ranks)
-    if text in NAMED_PLANS:
-        return _placed(NAMED_PLANS[text], tables, world)
+    if text.partition(";")[0] in NAMED_PLANS:
+        return _placed(_kinds(text, tables), tables, world)
     if text.lstrip().startswith("{"):
         return read_plan(text, tables, world, "plan")
     path = Path(text)
@@ -189,17 +192,46 @@ def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -
     return _PlanFile(name, text, world).read(tables)
 
 
-def _placed(kind: str, tables: Sequence[TableSize], world: World) -> Plan:
-    """Shard all tables alike, the heaviest first, each to where least is yet."""
-    if kind in _EVERYWHERE:
-        return {table.name: Placement(kind) for table in tables}
-    loads = [0.0] * (world.nodes if kind in ON_NODES else world.ranks)
+def _kinds(text: str, tables: Sequence[TableSize]) -> dict[str, str]:
+    """Return how each table is sharded.
+
+    Raises:
+        UsageError: there is no such table, or no such way.
+
+    """
+    base, *others = text.split(";")
+    kinds = {table.name: NAMED_PLANS[base] for table in tables}
+    for item in others:
+        name, _, plan = item.rpartition("=")
+        name = name.removesuffix(".weight")
+        if name not in kinds or plan not in NAMED_PLANS:
+            what, known = (
+                (f"table {name!r}", kinds)
+                if name not in kinds
+                else (f"plan {plan!r}", NAMED_PLANS)
+            )
+            msg = f"{item!r} of plan {text!r}: no {what}; known: {', '.join(known)}"
+            raise UsageError(msg)
+        kinds[name] = NAMED_PLANS[plan]
+    return kinds
+
+
+def _placed(
+    kinds: Mapping[str, str], tables: Sequence[TableSize], world: World
+) -> Plan:
+    """Shard tables, the heaviest first, each to where least is yet."""
+    loads = {count: [0.0] * count for count in (world.nodes, world.ranks)}
     found: dict[str, Placement] = {}
     for table in sorted(tables, key=lambda t: -t.load):
-        parts = _parts(table.dim, len(loads)) if kind in _BY_COLUMNS else 1
-        least = sorted(range(len(loads)), key=loads.__getitem__)[:parts]
+        kind = kinds[table.name]
+        if kind in _EVERYWHERE:
+            found[table.name] = Placement(kind)
+            continue
+        load = loads[world.nodes if kind in ON_NODES else world.ranks]
+        parts = _parts(table.dim, len(load)) if kind in _BY_COLUMNS else 1
+        least = sorted(range(len(load)), key=load.__getitem__)[:parts]
         for place in least:
-            loads[place] += table.load / parts
+            load[place] += table.load / parts
         found[table.name] = Placement(kind, tuple(sorted(least)))
     return found
 

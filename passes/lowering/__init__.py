@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         dtype_name,
         scratch_bytes,
     )
+    from perfc.passes.lowering.fuse_ops import FuseOps
     from perfc.passes.lowering.inductor import FuseKernels
     from perfc.passes.lowering.launch_graph import fused_nodes
     from perfc.passes.lowering.lower_kernels import LowerKernels
@@ -40,6 +41,7 @@ else:
                 "dtype_name",
                 "scratch_bytes",
             ),
+            "fuse_ops": ("FuseOps",),
             "inductor": ("FuseKernels",),
             "launch_graph": ("fused_nodes",),
             "lower_kernels": ("LowerKernels",),
@@ -56,6 +58,7 @@ __all__ = [
     "WORK_WAIT",
     "CaptureGraph",
     "FuseKernels",
+    "FuseOps",
     "LowerKernels",
     "blas_workspace_bytes",
     "dtype_name",

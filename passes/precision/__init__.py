@@ -8,17 +8,15 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.passes.precision.autocast import LOW_DTYPES, casts_first
-    from perfc.passes.precision.convert_dtype import (
-        PLAIN_FLOATS,
-        ConvertDtype,
-        convert,
-    )
+    from perfc.passes.precision.convert_dtype import ConvertDtype, convert
+    from perfc.passes.precision.convert_part import PLAIN_FLOATS
 else:
     __getattr__ = door(
         __name__,
         {
             "autocast": ("LOW_DTYPES", "casts_first"),
-            "convert_dtype": ("ConvertDtype", "PLAIN_FLOATS", "convert"),
+            "convert_dtype": ("ConvertDtype", "convert"),
+            "convert_part": ("PLAIN_FLOATS",),
         },
     )
 

@@ -34,12 +34,11 @@ from perfc.passes.precision.autocast import (
     is_narrowed,
     needs_fp32,
 )
+from perfc.passes.precision.convert_part import PLAIN_FLOATS, convert_part
 from perfc.passes.raising import take_apart
 from perfc.passes.shapes import Inference
 
 _F32 = DTYPES["f32"]
-PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
-"""Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
 
 
 @attrs.frozen
@@ -56,10 +55,13 @@ class ConvertDtype(Transform):
     Attributes:
         to: `bf16` or `fp16`.
         autocast: Whether to insert casts, as autocast does, instead.
+        where: Modules, or nodes, that alone are converted, as `bot_l.*`: parameters
+            that only they read have the type, what else enters them is cast to it, and
+            what leaves them is cast back. All if empty.
 
     Raises:
-        UsageError: `to` is none of the two, or a graph has a backward pass already:
-            autocast comes before it.
+        UsageError: `to` is none of the two, nothing is called *where*, or a graph has a
+            backward pass already: autocast, and a part, come before it.
 
     """
 
@@ -70,9 +72,13 @@ class ConvertDtype(Transform):
 
     to: str = "bf16"
     autocast: bool = False
+    where: str = ""
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
+        if self.where and self.autocast:
+            msg = f"where={self.where!r} of {self.name}: autocast is of whole models"
+            raise UsageError(msg)
         if self.to not in LOW_DTYPES:
             msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW_DTYPES)}"
             raise UsageError(msg)
@@ -92,6 +98,9 @@ class ConvertDtype(Transform):
             if self.autocast:
                 _refuse_training_step(rank.ops)
                 known = _autocast(rank.ops, low, known)
+            elif self.where:
+                _refuse_training_step(rank.ops)
+                convert_part(rank.ops, low, self.where, known)
             else:
                 convert(rank.ops, low)
             ctx.set(TYPED, rank.ops, True)
@@ -101,7 +110,7 @@ class ConvertDtype(Transform):
 def _refuse_training_step(graph: Graph) -> None:
     if is_training_step(graph):
         msg = (
-            f"{graph}: is a training step already, and autocast comes before its "
+            f"{graph}: is a training step already, and casts come before its "
             "backward pass: convert the forward graph, or record the step with it "
             "(perfc.from_torch(..., dtype=...))"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.timing.blocks import Amount, Lag, Lags, solve_columns
     from perfc.passes.timing.compared_times import (
         TimeErrors,
         errors_of_interval,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
+    from perfc.passes.timing.network import Network, Ways
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
         Change,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.sharing import share, with_waits
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.sustained_clock import SustainedClock
+    from perfc.passes.timing.task_durations import sources
     from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
     from perfc.passes.timing.time_interval import (
         ErrorParts,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
         Timeline,
         arrival,
         finish_s,
+        link,
         link_graphs,
         solve,
     )
@@ -52,11 +56,13 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "blocks": ("Amount", "Lag", "Lags", "solve_columns"),
             "contention": ("Competition", "solve_contended"),
             "critical_path": ("CriticalPath",),
             "demands": ("demands_of",),
             "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
+            "network": ("Network", "Ways"),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
                 "Change",
@@ -64,11 +70,13 @@ else:
                 "Window",
                 "arrivals",
                 "solve_many",
+                "sources",
                 "times_of_windows",
             ),
             "sharing": ("share", "with_waits"),
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
+            "task_durations": ("sources",),
             "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
             "compared_times": (
                 "TimeErrors",
@@ -90,6 +98,7 @@ else:
                 "Timeline",
                 "arrival",
                 "finish_s",
+                "link",
                 "link_graphs",
                 "solve",
             ),
@@ -98,12 +107,16 @@ else:
 
 __all__ = [
     "TIMELINE",
+    "Amount",
     "Change",
     "Competition",
     "CriticalPath",
     "ErrorFactors",
     "ErrorParts",
     "KernelCost",
+    "Lag",
+    "Lags",
+    "Network",
     "Overhead",
     "OwnEffects",
     "Question",
@@ -113,6 +126,7 @@ __all__ = [
     "TimeErrors",
     "TimeInterval",
     "Timeline",
+    "Ways",
     "Window",
     "arrival",
     "arrivals",
@@ -123,14 +137,17 @@ __all__ = [
     "host_launches",
     "interval_of",
     "kernel_numbers",
+    "link",
     "link_graphs",
     "probabilities_best",
     "probability_shorter",
     "share",
     "shared_effects",
     "solve",
+    "solve_columns",
     "solve_contended",
     "solve_many",
+    "sources",
     "task_mask",
     "time_errors",
     "times_of_windows",

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Estimate, find_cost_models, price
-from perfc.costmodels.kernels import extrapolation_remark
-from perfc.ir import AnyKey, LaunchGraph, Program
+from perfc.costmodels import Estimate, Target, find_cost_models, price
+from perfc.costmodels.kernels import CostModel, extrapolation_remark
+from perfc.ir import AnyKey, Kernel, LaunchGraph, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import KERNEL_COST, LAUNCHES
 
@@ -30,7 +30,7 @@ class KernelCost(Pass):
             ctx.warn("plugin-left-out", f"{why}; it prices nothing")
         graphs = ctx.get(LAUNCHES, program)
         estimates: list[Estimate] = [
-            price(graph.kernels, ctx.target, models) for graph in graphs
+            self.prices(graph.kernels, ctx.target, models) for graph in graphs
         ]
         ctx.set(KERNEL_COST, program, tuple(estimates))
         if unused := ctx.target.measured_unused:
@@ -50,6 +50,12 @@ class KernelCost(Pass):
                 "its time is assumed from the bytes of its tensors",
                 op,
             )
+
+    def prices(
+        self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
+    ) -> Estimate:
+        """Return the costs of kernels."""
+        return price(kernels, target, models)
 
 
 def _unknown_ops(graphs: Sequence[LaunchGraph]) -> Counter[str]:

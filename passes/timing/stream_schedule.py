@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import attrs
 
+from perfc.costmodels import Estimate
 from perfc.ir import AnyKey, Program, TaskKind, UsageError
 from perfc.ir.launch import ResourceKind
 from perfc.passes import timing
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, Schedule
+from perfc.passes.facts import HOSTED, KERNEL_COST, SCHEDULE, HostedLaunches, Schedule
 from perfc.passes.timing.task_durations import task_durations
 from perfc.passes.timing.timeline import TIMELINE, Timeline, link, solve
 
@@ -55,11 +57,10 @@ class StreamSchedule(Pass):
         """Schedule."""
         hosted = ctx.get(HOSTED, program)
         costs = ctx.get(KERNEL_COST, program)
-        duration_s = task_durations(hosted, costs)
+        duration_s = self.durations_s(hosted, costs)
         timeline = link(hosted, ctx.target)
         first = self._first(timeline)
-        collective = any(TaskKind.COLLECTIVE in graph.kind for graph in timeline.graphs)
-        if self.contention and collective:
+        if self.shares(timeline):
             demands = timing.demands_of(timeline, costs, ctx.target, first)
             shared = timing.share(timeline, duration_s, demands)
             timeline, duration_s = timing.with_waits(timeline, shared), shared.taken_s
@@ -67,6 +68,18 @@ class StreamSchedule(Pass):
         schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
         ctx.set(SCHEDULE, program, schedule)
         ctx.set(TIMELINE, program, timeline)
+
+    def durations_s(
+        self, hosted: Sequence[HostedLaunches], costs: Sequence[Estimate]
+    ) -> list[float]:
+        """Return the seconds of every task, in flat order."""
+        return task_durations(hosted, costs)
+
+    def shares(self, timeline: Timeline) -> bool:
+        """Whether tasks that run side by side slow each other down."""
+        return self.contention and any(
+            TaskKind.COLLECTIVE in graph.kind for graph in timeline.graphs
+        )
 
     def _first(self, timeline: Timeline) -> frozenset[str]:
         """Return the names of the streams of high priority.

@@ -14,9 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from perfc import edits
     from perfc.ir import PerfcError, register_plugin
     from perfc.tools import (
         Model,
+        Oracle,
         Report,
         Sweep,
         analyze,
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Model",
+    "Oracle",
     "PerfcError",
     "Report",
     "Sweep",
     "__version__",
     "analyze",
+    "edits",
     "export_onnx",
     "from_torch",
     "load",
@@ -42,6 +46,7 @@ __all__ = [
 
 _HOMES = {
     "Model": "perfc.tools",
+    "Oracle": "perfc.tools",
     "PerfcError": "perfc.ir",
     "Report": "perfc.tools",
     "Sweep": "perfc.tools",
@@ -67,9 +72,11 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     if name == "__version__":
         return _version()
-    if name in _HOMES:
+    if name in {*_HOMES, "edits"}:
         from importlib import import_module  # noqa: PLC0415 - lazy
 
+        if name == "edits":
+            return import_module("perfc.edits")
         found: object = getattr(import_module(_HOMES[name]), name)
         return found
     message = f"module {__name__!r} has no attribute {name!r}"

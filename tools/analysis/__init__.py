@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.analysis.analyzer import analyze, check_world, report_on, run_of
+    from perfc.tools.analysis.analyzer import (
+        analyze,
+        check_run,
+        check_world,
+        report_on,
+        run_of,
+    )
     from perfc.tools.analysis.torch_models import compile_backend, from_torch
 else:
     __getattr__ = door(
         __name__,
         {
-            "analyzer": ("analyze", "check_world", "report_on", "run_of"),
+            "analyzer": ("analyze", "check_run", "check_world", "report_on", "run_of"),
             "torch_models": ("compile_backend", "from_torch"),
         },
     )
 
 __all__ = [
     "analyze",
+    "check_run",
     "check_world",
     "compile_backend",
     "from_torch",

@@ -110,10 +110,20 @@ def run_of(request: Request) -> Run:
     for conversion in conversions(request.dtype):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
-    _check_rate(model, target)
-    _check_runtime(request.runtime, target)
-    check_world(model.ranks, target)
+    check_run(model, request.runtime, target)
     return Run.of(attrs.evolve(request, model=model), target)
+
+
+def check_run(model: Model, runtime: str, target: Target) -> None:
+    """Refuse what a machine has not.
+
+    Raises:
+        UnsupportedModelError: the model's type, the runtime, or so many ranks.
+
+    """
+    _check_rate(model, target)
+    _check_runtime(runtime, target)
+    check_world(model.ranks, target)
 
 
 def _of_loaded(request: Request, model: Model) -> Request:

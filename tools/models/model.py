@@ -14,9 +14,7 @@ from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
 from perfc.passes import Pass, PassManager, ShapeInference
-from perfc.passes.graphs import (
-    is_training_step,
-)
+from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
@@ -384,9 +382,11 @@ class _Recipe:
             return None
         wanted = Dimensions(dims=model.dims)
         given = any(rank.ops is None for rank in model.program.classes)
+        again = attrs.evolve(self, transforms=tuple(transforms))
         if self.transforms or model.late is not None or given or _trains(transforms):
-            program = read_program(self.name)
-            return prepare(program, wanted, self.source, transforms)
+            read = read_program(self.name)
+            made = prepare(read, wanted, self.source, transforms)
+            return attrs.evolve(made, recipe=again)
         passes = inferred(transforms)
         with paused_collector():
             manager = PassManager((ShapeInference(), *passes))
@@ -395,6 +395,7 @@ class _Recipe:
             made,
             source=self.source,
             dtype=computes_in(transforms),
+            recipe=again,
             passes=(*model.passes, *passes),
         )
 

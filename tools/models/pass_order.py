@@ -287,7 +287,9 @@ def remarked(program: Program) -> Program:
 
 def dtype_of(transforms: Sequence[Pass]) -> str:
     """Return the dtype that transforms convert a model to; empty if none do."""
-    names = [p.dtype_name for p in transforms if is_a(p, "convert-dtype")]
+    names = [
+        p.dtype_name for p in transforms if is_a(p, "convert-dtype") and not p.where
+    ]
     return names[-1] if names else ""
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
-    from perfc.tools.reports.results import Results
+    from perfc.tools.reports.results import Results, lone_id, node_id
     from perfc.tools.reports.summary import kernel_limit
     from perfc.tools.reports.texts import columns_text
     from perfc.tools.reports.verb_result import VerbResult, format_json
@@ -47,7 +47,7 @@ else:
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
-            "results": ("Results",),
+            "results": ("Results", "lone_id", "node_id"),
             "summary": ("kernel_limit",),
             "texts": ("columns_text",),
             "verb_result": ("VerbResult", "format_json"),
@@ -76,7 +76,9 @@ __all__ = [
     "format_share",
     "format_us",
     "kernel_limit",
+    "lone_id",
     "memory_timeline",
+    "node_id",
     "print_analysis",
     "with_probabilities",
 ]

@@ -171,10 +171,7 @@ class Results:
 
     def node_id(self, rank: int, op: int) -> str:
         """Return the name of an op in a report, the same wherever it stands."""
-        launched = self.hosted[rank].graph.ops[op]
-        if launched.name == WORK_WAIT:  # before an op, for a collective
-            return f"{launched.node}.wait"
-        return launched.node or f"{launched.name}#{op}"
+        return node_id(self.hosted[rank].graph, op)
 
     def node_of(self, task: int) -> str:
         """Return the name of the op of a task; one that has none is its own."""
@@ -187,6 +184,14 @@ class Results:
     def on_path(self) -> frozenset[int]:
         """Flat numbers of the tasks on the critical path."""
         return frozenset(self.path.segment_table.task.tolist())
+
+
+def node_id(graph: LaunchGraph, op: int) -> str:
+    """Return the name of an op in a report."""
+    launched = graph.ops[op]
+    if launched.name == WORK_WAIT:  # before an op, for a collective
+        return f"{launched.node}.wait"
+    return launched.node or f"{launched.name}#{op}"
 
 
 def lone_id(graph: LaunchGraph, task: int) -> str:

@@ -17,7 +17,8 @@ from perfc.ir.support import brief, path_text
 from perfc.tools.given import read_target
 from perfc.tools.models import Model, OnnxModel
 from perfc.tools.reports import VerbResult
-from perfc.tools.request import AnalyzeOptions, Request, shows
+from perfc.tools.request import AnalyzeOptions, Request
+from perfc.tools.signatures import shows
 from perfc.tools.sweeping.condition import read_condition
 from perfc.tools.sweeping.executor import Executor, Part
 from perfc.tools.sweeping.executors import find_executor

@@ -1,0 +1,55 @@
+"""Oracles: a step asked again and again, under edits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.tools.oracle.edits import (
+        Apply,
+        Bind,
+        Dtype,
+        Duration,
+        Edit,
+        Fuse,
+        Place,
+        Replace,
+        Shard,
+        Target,
+    )
+    from perfc.tools.oracle.oracle import Oracle
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "edits": (
+                "Apply",
+                "Bind",
+                "Dtype",
+                "Duration",
+                "Edit",
+                "Fuse",
+                "Place",
+                "Replace",
+                "Shard",
+                "Target",
+            ),
+            "oracle": ("Oracle",),
+        },
+    )
+
+__all__ = [
+    "Apply",
+    "Bind",
+    "Dtype",
+    "Duration",
+    "Edit",
+    "Fuse",
+    "Oracle",
+    "Place",
+    "Replace",
+    "Shard",
+    "Target",
+]

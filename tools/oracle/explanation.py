@@ -1,0 +1,62 @@
+"""How a question is answered: what is worked out again, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfc.tools.oracle import edits
+from perfc.tools.oracle.state import State
+
+
+def explained(state: State, asked: Sequence[edits.Edit]) -> str:
+    """Return how the time under edits is found, in a sentence.
+
+    Raises:
+        UsageError: an edit names what there is not.
+        PerfcError: as `perfc.analyze` of the edited model does.
+
+    """
+    after = state.after(asked)
+    before, step = state.setting, after.setting.step
+    if after.setting is before:
+        return _retimed(state, asked)
+    whys: list[str] = []
+    setting = before
+    for edit in asked:
+        if isinstance(edit, edits.Duration):
+            continue
+        if isinstance(edit, edits.Replace) and state.is_one_kernel(edit.where):
+            continue
+        setting = setting.after(edit)
+        whys += [setting.anew] if setting.anew else []
+    if whys:
+        return f"analyzed from the graph on: {', '.join(dict.fromkeys(whys))}"
+    old = {k for launches in before.step.hosted for k in launches.graph.kernels}
+    new = [k for launches in step.hosted for k in launches.graph.kernels]
+    fresh = sum(kernel not in old for kernel in new)
+    if after.setting.run.target is not before.run.target:
+        fresh = len(new)
+    tasks = "the same tasks"
+    if step.timeline.previous is not before.step.timeline.previous:
+        tasks = "other tasks"
+    return f"{tasks}, {fresh} of {len(new)} kernels priced again{_shared(step.shares)}"
+
+
+def _retimed(state: State, asked: Sequence[edits.Edit]) -> str:
+    step = state.setting.step
+    if not asked:
+        return "as it stands"
+    if step.shares:
+        return f"the same tasks and prices{_shared(shares=True)}"
+    (edit, *more) = asked
+    if more or not isinstance(edit, edits.Duration):
+        return "the schedule solved again from the first task that takes another time"
+    if state.quick_s(edit) is not None:
+        return "one task, by the longest ways through it and around it"
+    return "the schedule solved again from the first task that takes another time"
+
+
+def _shared(shares: bool) -> str:  # noqa: FBT001 - a fact
+    if not shares:
+        return ""
+    return "; tasks slow each other down (contention): the schedule is solved anew"

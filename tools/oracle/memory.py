@@ -1,0 +1,147 @@
+"""What an oracle has worked out, to be found again: targets, prices, networks, names.
+
+Threads share it without a lock: every entry is worked out from its key alone, so that
+it does not matter whose is kept. Nothing of it goes to other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import attrs
+import numpy as np
+
+from perfc.costmodels import (
+    Estimate,
+    Provenance,
+    Target,
+    find_cost_models,
+    load_target,
+    price,
+)
+from perfc.costmodels.kernels import CostModel
+from perfc.ir import Kernel
+from perfc.passes.timing import KernelCost, Network, Timeline
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+_MOST = 64
+"""Targets, networks and names that are remembered."""
+
+_MOST_KERNELS = 50_000
+"""Kernels that are remembered of one target."""
+
+_Price = tuple[float, float, float, str, Provenance]
+
+
+@attrs.define(eq=False)
+class Memory:
+    """What an oracle has worked out.
+
+    Attributes:
+        targets: By name and set fields.
+        prices: By digest of the target, then by kernel.
+        networks: By the columns of their timeline, which they hold.
+        others: Whatever else, by what it was made from.
+
+    """
+
+    targets: dict[tuple[str, tuple[tuple[str, str], ...]], Target] = attrs.field(
+        factory=dict["tuple[str, tuple[tuple[str, str], ...]]", Target], init=False
+    )
+    prices: dict[str, dict[Kernel, _Price]] = attrs.field(
+        factory=dict[str, "dict[Kernel, _Price]"], init=False
+    )
+    networks: dict[tuple[int, ...], tuple[Timeline, Network]] = attrs.field(
+        factory=dict["tuple[int, ...]", "tuple[Timeline, Network]"], init=False
+    )
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
+        return type(self), ()
+
+    def target(self, name: str, overrides: Mapping[str, str]) -> Target:
+        """Return a target, read once.
+
+        Raises:
+            UsageError: there is none of this name, or a field cannot be set.
+            PerfcError: its sheet is at fault.
+
+        """
+        key = (name, tuple(sorted(overrides.items())))
+        return remembered(self.targets, key, lambda: load_target(name, overrides))
+
+    def network(self, timeline: Timeline) -> Network:
+        """Return the network of a timeline, made once for its columns."""
+        columns = (timeline.previous, timeline.gap_s, timeline.issue, timeline.after)
+        key = (*map(id, columns), hash(timeline.latency_s))
+        made = remembered(self.networks, key, lambda: (timeline, Network.of(timeline)))
+        return made[1]
+
+    def note(self, steps: Iterable[tuple[Target, Sequence[Kernel]]]) -> None:
+        """Price the kernels of several steps, those for one target in one table."""
+        models, _ = find_cost_models()
+        for target, kernels in steps:
+            known = self.prices_of(target)
+            missing = [k for k in dict.fromkeys(kernels) if k not in known]
+            if missing:
+                found = price(missing, target, models)
+                known.update(zip(missing, _rows(found), strict=True))
+
+    def prices_of(self, target: Target) -> dict[Kernel, _Price]:
+        """Return the known prices of the kernels of a target."""
+        found = remembered(self.prices, target.spec_sha256, dict[Kernel, _Price])
+        if len(found) > _MOST_KERNELS:
+            found.clear()
+        return found
+
+
+def remembered(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
+    """Return the entry of a key, made the first time; the oldest are forgotten."""
+    found = known.get(key)
+    if found is not None:
+        return found
+    made = make()
+    while len(known) >= _MOST:
+        known.pop(next(iter(known)), None)
+    return known.setdefault(key, made)
+
+
+@attrs.frozen
+class RememberedCost(KernelCost):
+    """The pass `kernel-cost`, which asks cost models for new kernels only."""
+
+    memory: Memory = attrs.field(factory=Memory, eq=False)
+
+    def prices(
+        self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
+    ) -> Estimate:
+        """Return the costs of kernels."""
+        known = self.memory.prices_of(target)
+        missing = [kernel for kernel in kernels if kernel not in known]
+        if missing:
+            found = price(missing, target, models)
+            known.update(zip(missing, _rows(found), strict=True))
+            if len(missing) == len(kernels):
+                return found
+        return _estimate([known[kernel] for kernel in kernels])
+
+
+def _rows(found: Estimate) -> list[_Price]:
+    return list(
+        zip(
+            found.seconds.tolist(),
+            found.sigma_shared.tolist(),
+            found.sigma_independent.tolist(),
+            found.model,
+            found.provenance,
+            strict=True,
+        )
+    )
+
+
+def _estimate(rows: Sequence[_Price]) -> Estimate:
+    columns = np.array([row[:3] for row in rows]).reshape(-1, 3).T.copy()
+    models, provenances = [row[3] for row in rows], [row[4] for row in rows]
+    return Estimate(columns[0], columns[1], columns[2], models, provenances)

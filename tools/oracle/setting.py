@@ -1,0 +1,341 @@
+"""What a step is of: a model at some sizes, a target, and passes."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.ir import PerfcError, UsageError
+from perfc.passes import Pass, ShardEmbeddings, Transform
+from perfc.passes.facts import LAUNCHES
+from perfc.passes.kinds import is_a
+from perfc.passes.lowering import FuseOps
+from perfc.passes.pipeline_spec import parse_pipeline
+from perfc.passes.pipelines import completed, with_backward
+from perfc.passes.precision import ConvertDtype
+from perfc.tools.analysis import check_run
+from perfc.tools.models import Model, conversions
+from perfc.tools.oracle import edits
+from perfc.tools.oracle.memory import Memory, remembered
+from perfc.tools.oracle.step import Step
+from perfc.tools.request import TRAINING, Request
+from perfc.tools.run import Run
+
+Structural: TypeAlias = (
+    edits.Bind
+    | edits.Dtype
+    | edits.Fuse
+    | edits.Replace
+    | edits.Target
+    | edits.Place
+    | edits.Shard
+    | edits.Apply
+)
+"""Edits after which kernels are lowered or priced again."""
+
+ALL = "*"
+"""Every table, or the whole model."""
+
+_NO_DIMS: Mapping[str, int] = {}
+_NO_FIELDS: Mapping[str, str] = {}
+
+
+@attrs.frozen
+class Sizes:
+    """The sizes that were asked for.
+
+    Attributes:
+        batch: Samples in the batch; None for what the model says.
+        pooling: Lookups per embedding bag, where the model leaves it open.
+        dims: Other symbols and their numbers.
+
+    """
+
+    batch: int | None = None
+    pooling: int | None = None
+    dims: Mapping[str, int] = _NO_DIMS
+
+    @classmethod
+    def of(cls, model: Model, request: Request) -> Sizes:
+        """Return the sizes that a model was loaded or bound with.
+
+        Numbers of lookups follow the batch, unless somebody said them.
+        """
+        loaded = None if model.again is None else model.again.request
+        said = {**(loaded.dims if loaded else {}), **request.dims}
+        known = [symbols for symbols in model.symbols or () if symbols is not None]
+        batch = frozenset[str]().union(*(s.batch for s in known))
+        follow = frozenset[str]().union(*(s.bounds | s.lookups.keys() for s in known))
+        dims = {
+            name: number
+            for name, number in model.dims.items()
+            if name not in batch and (name in said or name not in follow)
+        }
+        pooling = request.pooling or (loaded.pooling if loaded else None)
+        return cls(model.batch if batch else None, pooling, dims)
+
+    def changed(self, edit: edits.Bind, model: Model) -> Sizes:
+        """Return the sizes after an edit."""
+        dims = dict(edit.dims)
+        known = [symbols for symbols in model.symbols or () if symbols is not None]
+        batch = edit.batch or self.batch
+        if any(name in symbols.batch for symbols in known for name in dims):
+            batch = edit.batch
+        return attrs.evolve(self, batch=batch, dims={**self.dims, **dims})
+
+
+@attrs.frozen(eq=False)
+class Setting:
+    """What a step is of.
+
+    Attributes:
+        run: The model, the target and the passes.
+        sizes: The sizes that were asked for.
+        source: Name or path of the target.
+        overrides: Fields of its sheet that are set.
+        memory: What was worked out before.
+        anew: Why the last change needed an analysis from the graph on; empty if not.
+
+    """
+
+    run: Run
+    sizes: Sizes
+    source: str
+    overrides: Mapping[str, str]
+    memory: Memory
+    anew: str = ""
+    _after: dict[Structural, Setting] = attrs.field(
+        factory=dict[Structural, "Setting"], init=False, repr=False
+    )
+
+    @classmethod
+    def of(cls, run: Run, request: Request) -> Setting:
+        """Return the setting that a request asks for; its model is loaded in *run*."""
+        target, source = request.target, ""
+        overrides = dict(request.overrides)
+        if isinstance(target, Target):
+            source = target.name
+            overrides = {
+                name: str(target.fields[name])
+                for name, cited in target.sources.items()
+                if cited == "--set"
+            }
+        else:
+            source = target
+        sizes = Sizes.of(run.model, request)
+        return cls(run, sizes, source, overrides, Memory())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out what was worked out."""
+        of = (self.run, self.sizes, self.source, self.overrides, self.memory, self.anew)
+        return type(self), of
+
+    @functools.cached_property
+    def step(self) -> Step:
+        """The step, lowered and priced."""
+        return Step.of(self.run, self.memory)
+
+    def after(self, edit: Structural) -> Setting:
+        """Return the setting after an edit, which is worked out once.
+
+        Raises:
+            UsageError: the edit names what there is not.
+            PerfcError: as `perfc.analyze` of the edited model does.
+
+        """
+        return remembered(self._after, edit, lambda: self.made(edit))
+
+    def keep(self, step: Step) -> None:
+        """Keep a step that was priced together with others."""
+        object.__setattr__(self, "step", step)
+
+    def made(self, edit: Structural) -> Setting:
+        """Return the setting after an edit, worked out anew.
+
+        Raises:
+            UsageError: the edit names what there is not.
+            PerfcError: as `perfc.analyze` of the edited model does.
+
+        """
+        if isinstance(edit, edits.Bind):
+            return self._bound(edit)
+        if isinstance(edit, edits.Target):
+            return self._on(edit)
+        if isinstance(edit, edits.Fuse | edits.Replace):
+            return self._fused(edit)
+        return self._with(edit)
+
+    def _bound(self, edit: edits.Bind) -> Setting:
+        model = self.run.model
+        sizes = self.sizes.changed(edit, model)
+        bound = model.bind(sizes.batch, pooling=sizes.pooling, dims=sizes.dims)
+        why = ""
+        if model.late is not None:
+            why = "control flow depends on sizes"
+        run = attrs.evolve(self.run, model=bound)
+        return attrs.evolve(self, run=run, sizes=sizes, anew=why)
+
+    def _on(self, edit: edits.Target) -> Setting:
+        source, overrides = edit.name or self.source, dict(edit.fields)
+        if not edit.name:
+            overrides = {**self.overrides, **overrides}
+            self._check_source()
+        target = self.memory.target(source, overrides)
+        check_run(self.run.model, self.run.runtime, target)
+        run = attrs.evolve(self.run, target=target)
+        return attrs.evolve(self, run=run, source=source, overrides=overrides, anew="")
+
+    def _check_source(self) -> None:
+        """Refuse to set fields of a target that cannot be read again.
+
+        Raises:
+            UsageError: it cannot.
+
+        """
+        target = self.run.target
+        try:
+            found = self.memory.target(self.source, self.overrides)
+        except PerfcError:
+            found = None
+        if found is None or found.spec_sha256 != target.spec_sha256:
+            msg = (
+                f"target {target.name} was given as an object, whose sheet is not "
+                "known: give its name or path to perfc.Oracle to set its fields"
+            )
+            raise UsageError(msg)
+
+    def _with(self, edit: Structural) -> Setting:
+        """Return the setting with a pass more, which the edit stands for."""
+        if isinstance(edit, edits.Dtype) and edit.where == ALL:
+            return self._converted(edit)
+        for p in self._passes(edit):
+            if isinstance(p, Transform):
+                return self._transformed(p)
+            run = self.run.with_passes([p])
+            why = f"{p.name} changes launches"
+            return attrs.evolve(self, run=run, anew=why)
+        msg = f"{edit}: expected one pass"
+        raise UsageError(msg)
+
+    def _passes(self, edit: Structural) -> Sequence[Pass]:
+        """Return the pass that an edit stands for."""
+        if isinstance(edit, edits.Dtype):
+            return [ConvertDtype(edit.dtype, where=edit.where)]
+        if isinstance(edit, edits.Place):
+            return parse_pipeline(_placed(edit))
+        if isinstance(edit, edits.Shard):
+            return parse_pipeline(self._sharded(edit))
+        assert isinstance(edit, edits.Apply)  # noqa: S101 - the others are no passes
+        return parse_pipeline(edit.text)
+
+    def _fused(self, edit: edits.Fuse | edits.Replace) -> Setting:
+        """Return the setting with one op in place of several.
+
+        Ops of which one is fused already are fused with all of it.
+        """
+        if isinstance(edit, edits.Fuse):
+            names, us = edit.ops, 0.0
+        else:
+            nodes = self.step.places.launching(edit.where)
+            names, us = tuple(dict.fromkeys(name for _, name in nodes)), edit.us
+        passes = [*self.run.passes]
+        before = next((p for p in passes if isinstance(p, FuseOps)), None)
+        fusions: list[tuple[Sequence[str], float]] = []
+        for others, other_us in () if before is None else before.fusions:
+            if set(others).isdisjoint(names):
+                fusions.append((others, other_us))
+            else:
+                names = tuple(dict.fromkeys((*others, *names)))
+        made = FuseOps.of([*fusions, (names, us)])
+        if before is not None:
+            passes[passes.index(before)] = made
+        else:
+            passes.insert(_place_of_fusion(passes), made)
+        run = attrs.evolve(self.run, passes=tuple(passes))
+        return attrs.evolve(self, run=run, anew="ops are fused")
+
+    def _sharded(self, edit: edits.Shard) -> str:
+        """Return the pass that shards tables, those that it sharded before included.
+
+        Raises:
+            UsageError: a plan from a file says how others are sharded.
+
+        """
+        model = self.run.model
+        plan = edit.plan
+        if edit.table != ALL:
+            before = next(
+                (p for p in model.passes if is_a(p, "shard-embeddings")), None
+            )
+            base = (
+                before.plan if isinstance(before, ShardEmbeddings) else "data-parallel"
+            )
+            if base.endswith(".json") or base.lstrip().startswith("{"):
+                msg = (
+                    f"Shard({edit.table!r}, …): how the other tables are sharded is "
+                    f"said by {base}; write this one there, or use Shard('*', …)"
+                )
+                raise UsageError(msg)
+            plan = f"{base};{edit.table}={plan}"
+        return f"shard-embeddings{{ranks={model.ranks},plan={_quoted(plan)}}}"
+
+    def _converted(self, edit: edits.Dtype) -> Setting:
+        model = self.run.model
+        for conversion in conversions(edit.dtype):
+            model = model.converted(conversion)
+        run = attrs.evolve(self.run, model=model)
+        check_run(model, run.runtime, run.target)
+        why = "the whole model computes in another type"
+        return attrs.evolve(self, run=run, anew=why)
+
+    def _transformed(self, p: Pass) -> Setting:
+        model = self.run.model
+        trains = model.mode == TRAINING
+
+        def change(transforms: Sequence[Pass]) -> Sequence[Pass]:
+            alone = is_a(p, "shard-embeddings")  # one plan for all tables
+            kept = [q for q in transforms if not (alone and type(q) is type(p))]
+            sharding = [at for at, q in enumerate(kept) if is_a(q, "shard-embeddings")]
+            if (
+                is_a(p, "place-embeddings") and sharding
+            ):  # whose tables lose their names
+                kept.insert(sharding[0], p)
+                return completed(kept)
+            return completed(with_backward(kept, p) if trains else [*kept, p])
+
+        made = model.changed(change)
+        if made is None:
+            msg = (
+                f"pass {p.name!r} changes the graph of {model.name}, which was not "
+                "loaded by name: give it to perfc.load(..., transforms=[...])"
+            )
+            raise UsageError(msg)
+        run = attrs.evolve(self.run, model=made)
+        check_run(made, run.runtime, run.target)
+        return attrs.evolve(self, run=run, anew=f"{p.name} changes the graph")
+
+
+def _place_of_fusion(passes: Sequence[Pass]) -> int:
+    """Return where ops are fused: before a CUDA graph has one call for all kernels."""
+    for at, p in enumerate(passes):
+        if is_a(p, "capture-graph"):
+            return at
+    return 1 + max(at for at, p in enumerate(passes) if LAUNCHES in p.provides)
+
+
+def _placed(edit: edits.Place) -> str:
+    options = [f"tier={_quoted(edit.tier)}"]
+    if edit.table != ALL:
+        options.append(f"table={_quoted(edit.table)}")
+    if edit.cache is not None:
+        options.append(f"cache={edit.cache!r}")
+    return f"place-embeddings{{{','.join(options)}}}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,241 @@
+"""A priced step: its tasks, what they take, and who waits for whom."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from perfc.costmodels import Estimate
+from perfc.ir import Diagnostic, LaunchGraph, UsageError
+from perfc.passes import Pass
+from perfc.passes.facts import (
+    HOSTED,
+    KERNEL_COST,
+    SCHEDULE,
+    SUSTAINED,
+    HostedLaunches,
+)
+from perfc.passes.kinds import is_a
+from perfc.passes.manager import Analysis
+from perfc.passes.timing import (
+    Network,
+    StreamSchedule,
+    TimeConstants,
+    Timeline,
+    link,
+    link_graphs,
+)
+from perfc.tools.oracle.memory import Memory, RememberedCost
+from perfc.tools.oracle.places import Places
+from perfc.tools.reports import Report, node_id
+from perfc.tools.run import Run
+
+_NOTHING: Mapping[int, float] = {}
+
+
+@attrs.frozen
+class StatedSchedule(StreamSchedule):
+    """The pass `stream-schedule`, with durations of some tasks set.
+
+    Attributes:
+        stated: Seconds by flat number of the task.
+
+    """
+
+    stated: Mapping[int, float] = attrs.field(default=_NOTHING, eq=False)
+
+    def durations_s(
+        self, hosted: Sequence[HostedLaunches], costs: Sequence[Estimate]
+    ) -> list[float]:
+        """Return the seconds of every task, in flat order."""
+        seconds = super().durations_s(hosted, costs)
+        for task, taken_s in self.stated.items():
+            seconds[task] = taken_s
+        return seconds
+
+
+@attrs.frozen(eq=False)
+class Step:
+    """A priced step, before anything is said of its durations.
+
+    Attributes:
+        run: What it is of.
+        memory: What was worked out before.
+        hosted: Launch graphs with what the host does.
+        costs: What kernels cost.
+        timeline: Who waits for whom.
+        duration_s: Seconds of each task, by its flat number.
+        shares: Whether tasks slow each other down, so that every change of a duration
+            changes others.
+        capped: Whether the board's power holds kernels down, which other host times
+            would change.
+        diagnostics: Remarks of the passes.
+
+    """
+
+    run: Run
+    memory: Memory
+    hosted: tuple[HostedLaunches, ...]
+    costs: tuple[Estimate, ...]
+    timeline: Timeline
+    duration_s: list[float]
+    shares: bool
+    capped: bool
+    diagnostics: tuple[Diagnostic, ...]
+
+    @classmethod
+    def of(cls, run: Run, memory: Memory) -> Step:
+        """Lower and price a run.
+
+        Raises:
+            UsageError: its pipeline does not end with `stream-schedule`.
+            PerfcError: as `perfc.analyze` does.
+
+        """
+        return cls.priced(run, memory, lowered(run))
+
+    @classmethod
+    def priced(cls, run: Run, memory: Memory, launches: Analysis) -> Step:
+        """Price a run that is lowered.
+
+        Args:
+            run: The run.
+            memory: What was worked out before.
+            launches: What `lowered` returned for it.
+
+        Raises:
+            PerfcError: as `perfc.analyze` does.
+
+        """
+        place, schedule = _schedule_of(run.passes)
+        passes = [_remembering(memory, p) for p in run.passes[_first(run) : place]]
+        analysis = run.went_on(passes, launches)
+        hosted, costs = analysis.get(HOSTED), analysis.get(KERNEL_COST)
+        timeline = link(hosted, run.target)
+        seconds = schedule.durations_s(hosted, costs)
+        sustained = analysis.find(SUSTAINED)
+        return cls(
+            run,
+            memory,
+            hosted,
+            costs,
+            timeline,
+            seconds,
+            schedule.shares(timeline),
+            sustained is not None and sustained.slowdown > 1,
+            analysis.diagnostics,
+        )
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The schedule, to be solved for other durations."""
+        return self.memory.network(self.timeline)
+
+    @functools.cached_property
+    def gap_kinds(self) -> list[int]:
+        """Kind of the gap before each task: 0 none, 1 of a stream, 2 of a graph."""
+        numbered = TimeConstants(1.0, 2.0, 0.0)
+        return [*map(int, link_graphs(self.timeline.graphs, numbered).gap_s)]
+
+    @functools.cached_property
+    def places(self) -> Places:
+        """Names of its tasks."""
+        graphs: list[LaunchGraph] = [launches.graph for launches in self.hosted]
+        return Places.of(self.run.model.program, graphs, self.timeline.offsets)
+
+    @functools.cached_property
+    def seconds(self) -> list[float]:
+        """Seconds of each place of the network."""
+        return self.network.spread(self.duration_s)
+
+    @functools.cached_property
+    def ends_s(self) -> list[float]:
+        """When each place of the network ends."""
+        return self.network.ends_s(self.seconds)
+
+    def host_keys(self, rank: int) -> list[tuple[int, str, str, int]]:
+        """Return names of the tasks of a rank class, by which they are told apart.
+
+        Node, detail, and how many of the same came before: as it is called in other
+        steps of the model.
+        """
+        graph = self.hosted[rank].graph
+        names = [node_id(graph, op) for op in range(len(graph.ops))]
+        seen: dict[tuple[str, str], int] = {}
+        keys: list[tuple[int, str, str, int]] = []
+        for op, detail in zip(graph.op, graph.detail, strict=True):
+            name = (names[op] if op >= 0 else "", detail)
+            seen[name] = seen.get(name, -1) + 1
+            keys.append((rank, *name, seen[name]))
+        return keys
+
+    def time_s(self, stated: Mapping[int, float]) -> float:
+        """Solve the schedule anew, with what tasks do to each other.
+
+        Args:
+            stated: Seconds of some tasks, by flat number.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        place, _ = _schedule_of(self.run.passes)
+        passes = self._passes(stated)[: place + 1]
+        analysis = attrs.evolve(self.run, passes=passes).ran()
+        return max(analysis.get(SCHEDULE).end_s, default=0.0)
+
+    def report(self, stated: Mapping[int, float]) -> Report:
+        """Return the report of the step with durations of some tasks set.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
+        analysis = attrs.evolve(self.run, passes=self._passes(stated)).analysis()
+        return Report(self.run, analysis)
+
+    def _passes(self, stated: Mapping[int, float]) -> tuple[Pass, ...]:
+        place, schedule = _schedule_of(self.run.passes)
+        passes = [_remembering(self.memory, p) for p in self.run.passes]
+        if stated:
+            options = schedule.contention, schedule.high_priority
+            passes[place] = StatedSchedule(*options, stated)
+        return tuple(passes)
+
+
+def lowered(run: Run) -> Analysis:
+    """Return the launches of a run, before anything is priced.
+
+    Raises:
+        UsageError: its pipeline does not end with `stream-schedule`.
+        PerfcError: a pass refuses the model.
+
+    """
+    _schedule_of(run.passes)
+    return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
+
+
+def _first(run: Run) -> int:
+    """Return the place of the first pass that reads launches' prices or hosts them."""
+    priced = {KERNEL_COST, HOSTED}
+    return next(n for n, p in enumerate(run.passes) if p.provides & priced)
+
+
+def _remembering(memory: Memory, p: Pass) -> Pass:
+    return RememberedCost(memory) if is_a(p, "kernel-cost") else p
+
+
+def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:
+    """Return the pass that solves the schedule, and its place.
+
+    Raises:
+        UsageError: another one does.
+
+    """
+    for place, p in enumerate(passes):
+        if SCHEDULE in p.provides and isinstance(p, StreamSchedule):
+            return place, p
+    msg = "an oracle needs the pass stream-schedule, which the pipeline has not"
+    raise UsageError(msg)
