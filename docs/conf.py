@@ -82,7 +82,11 @@ def _directives(package: ModuleType, names: Sequence[str]) -> Iterator[str]:
         path = f"{package.__name__}.{name}"
         exported = getattr(package, name)
         home = homes.get(name, (package.__name__, name))
-        if home[0] == "perfc.ir":
+        if inspect.ismodule(exported):
+            text = inspect.getdoc(exported)
+            yield f".. py:module:: {path}\n   :no-index:\n\n{text}\n"
+            yield from _directives(exported, exported.__all__)
+        elif home[0] == "perfc.ir":
             same = f"The same as `perfc.ir.{name}`."
             yield f".. py:data:: {path}\n   :no-index:\n\n   {same}\n"
         elif inspect.isclass(exported):

@@ -128,8 +128,9 @@ class Run:
             PerfcError: a pass refuses the model.
 
         """
+        manager = PassManager(self.passes, instruments, given=GIVEN)
         _check_provided(self.passes)
-        return self.ran(instruments)
+        return self._managed(manager)
 
     def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
         """Run the passes, which need not end with a time.
@@ -139,8 +140,10 @@ class Run:
             PerfcError: a pass refuses the model.
 
         """
+        return self._managed(PassManager(self.passes, instruments, given=GIVEN))
+
+    def _managed(self, manager: PassManager) -> Analysis:
         target, program = self.target, self.model.program
-        manager = PassManager(self.passes, instruments, given=GIVEN)
         text = format_pipeline(self.passes)
         scenario = Scenario(
             target.name, target.spec_sha256, self.runtime, program.bound, text

@@ -65,7 +65,7 @@ class FuseOps(Pass):
     provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
     runs_before: ClassVar[frozenset[str]] = frozenset({"capture-graph"})
 
-    ops: str
+    ops: str = ""
     us: str = "0"
 
     @classmethod

@@ -99,7 +99,7 @@ class ConvertDtype(Transform):
                 _refuse_training_step(rank.ops)
                 known = _autocast(rank.ops, low, known)
             elif self.where:
-                _refuse_training_step(rank.ops)
+                _refuse_training_step(rank.ops, "a part in another type")
                 convert_part(rank.ops, low, self.where, known)
             else:
                 convert(rank.ops, low)
@@ -107,10 +107,10 @@ class ConvertDtype(Transform):
             ctx.set(ELEMENTS, rank.ops, known)
 
 
-def _refuse_training_step(graph: Graph) -> None:
+def _refuse_training_step(graph: Graph, what: str = "autocast") -> None:
     if is_training_step(graph):
         msg = (
-            f"{graph}: is a training step already, and casts come before its "
+            f"{graph}: is a training step already, and {what} comes before its "
             "backward pass: convert the forward graph, or record the step with it "
             "(perfc.from_torch(..., dtype=...))"
         )

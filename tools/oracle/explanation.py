@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perfc.passes.timing import Timeline
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.state import State
 
@@ -37,9 +38,15 @@ def explained(state: State, asked: Sequence[edits.Edit]) -> str:
     if after.setting.run.target is not before.run.target:
         fresh = len(new)
     tasks = "the same tasks"
-    if step.timeline.previous is not before.step.timeline.previous:
+    if not _are_alike(step.timeline, before.step.timeline):
         tasks = "other tasks"
     return f"{tasks}, {fresh} of {len(new)} kernels priced again{_shared(step.shares)}"
+
+
+def _are_alike(one: Timeline, other: Timeline) -> bool:
+    """Whether the same tasks wait for the same others."""
+    waits = (one.previous, one.issue, one.after)
+    return waits == (other.previous, other.issue, other.after)
 
 
 def _retimed(state: State, asked: Sequence[edits.Edit]) -> str:
