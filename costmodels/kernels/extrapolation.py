@@ -20,7 +20,7 @@ OTHER_VENDOR_SIGMA = constants("kernels").number("sigma_other_vendor")
 NOWHERE: frozenset[str] = frozenset()
 """Compute capabilities seen by a model that is not fitted: it is analytic."""
 
-PERFC_ROWS = frozenset({"9.0"})
+PERFC_ROWS: frozenset[str] = frozenset({"9.0"})
 """Compute capabilities of GPUs that perfc has measured itself (`benchmarks/rows`)."""
 
 _GENERIC = (
