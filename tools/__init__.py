@@ -12,18 +12,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
     from perfc.tools.models import Model, conversions, export_onnx, load
-    from perfc.tools.oracle import (
-        Apply,
-        Bind,
-        Dtype,
-        Duration,
-        Fuse,
-        Oracle,
-        Place,
-        Replace,
-        Shard,
-        Target,
-    )
+    from perfc.tools.oracle import Oracle
     from perfc.tools.reports import (
         NODE_KEYS,
         PAGE_SCRIPT,
@@ -46,18 +35,7 @@ else:
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
             "models": ("Model", "conversions", "export_onnx", "load"),
-            "oracle": (
-                "Apply",
-                "Bind",
-                "Dtype",
-                "Duration",
-                "Fuse",
-                "Oracle",
-                "Place",
-                "Replace",
-                "Shard",
-                "Target",
-            ),
+            "oracle": ("Oracle",),
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
@@ -81,21 +59,12 @@ __all__ = [
     "NODE_KEYS",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
-    "Apply",
-    "Bind",
-    "Dtype",
-    "Duration",
     "Exporter",
-    "Fuse",
     "Model",
     "Oracle",
-    "Place",
-    "Replace",
     "Report",
     "Results",
-    "Shard",
     "Sweep",
-    "Target",
     "analyze",
     "compared",
     "comparison_text",

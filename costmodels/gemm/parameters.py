@@ -56,7 +56,7 @@ TENSOR_KERNELS = ("", TF32, UNALIGNED, EIGHT_BITS, *QUANTISED)
 """All that may have parameters of their own."""
 
 NO_NETWORK = (TENSOR_KERNELS.index(TF32), TENSOR_KERNELS.index(UNALIGNED))
-"""Those that no network of other kernels corrects, by number."""
+"""Kernels that no network of others corrects, by number."""
 
 _ALL = "all"
 
@@ -120,9 +120,9 @@ class GemmParameters:
     short_power: float
     """Share of that exponent for short GEMMs."""
     biased_parts: float = MOST_PARTS
-    """`MOST_PARTS` of a kernel that adds a bias, too."""
+    """Most parts that a kernel which adds a bias cuts its sums into."""
     most_parts: float = MOST_PARTS
-    """The same of any kernel; 1 where a library cuts no sums."""
+    """Most parts that any other kernel does; 1 where a library cuts no sums."""
     sigma_shared: float
     """Uncertainty of the logarithm, on GPUs of the same architecture."""
     sigma_independent: float

@@ -27,7 +27,7 @@ _TYPES = tuple(QUANTISED)
 
 
 def own_bytes(kernels: Signatures[Number], maths: Maths[Number]) -> Number:
-    """Return what the kernels that multiply move, which read the operand in 8 bits.
+    """Return the bytes of the kernels that multiply, whose left operand has 8 bits.
 
     Calls read it in 16.
     """

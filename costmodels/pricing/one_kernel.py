@@ -50,7 +50,7 @@ def price_one(
 
 
 def estimate_of(said: Sequence[Said]) -> Estimate:
-    """Return what is said of each kernel as rows."""
+    """Return an estimate whose rows are the given prices."""
     columns = np.array([(one.seconds, *one.sigmas, 0.0) for one in said]).T
     return Estimate(  # no clock is held down
         columns[0],

@@ -61,6 +61,9 @@ def _infer_dynamic(
         msg = f"scales are found along the last axis, not {attributes['axis']} of {x}"
         raise VerifyError(msg)
     block = attributes.get("block_size")
+    if isinstance(block, int) and block < 1:
+        msg = f"a scale is of a block of {block} elements, expected 1 or more"
+        raise VerifyError(msg)
     scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
     dtype = F8E4M3 if attributes.get("dtype") is None else attributes.dtype("dtype")
     found = (TensorType(dtype, x.shape), TensorType(F32, (*x.shape[:-1], scales)))

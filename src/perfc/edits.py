@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools import (
+    from perfc.tools.oracle import (
         Apply,
         Bind,
         Dtype,
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = door("perfc.tools", {"oracle": tuple(__all__)})
+    __getattr__ = door("perfc.tools.oracle", {"edits": tuple(__all__)})
 
 
 def __dir__() -> list[str]:

@@ -23,7 +23,8 @@ def test_the_last_axis_is_one_axis(tmp_path: Path, suffix: str) -> None:
 
     assert [1, 1, 0] == [row.params["axis"] for row in read_rows(file, MEASUREMENTS)]
     columns = read_columns(file)
-    found: list[object] = [columns.parsed[at]["axis"] for at in columns.params.at.tolist()]
+    places: list[int] = columns.params.at.tolist()
+    found: list[object] = [columns.parsed[place]["axis"] for place in places]
     assert [1, 1, 0] == found
 
 

@@ -165,7 +165,7 @@ def test_malformed(text: str) -> None:
         ("fold-shapes{a=1}", "pass 'fold-shapes' has no option 'a'; options: none"),
         (
             "lower-kernels{input=device}",
-            "no option 'input'; options: attention, fused-bias, inputs, large-",
+            "no option 'input'; options: attention, deterministic, fused-bias, ",
         ),
         ("lower-kernels{device}", "has no option 'device'"),
         ("lower-kernels{tf32=true,}", "has no option"),

@@ -33,7 +33,8 @@ _MOST = 64
 _MOST_KERNELS = 50_000
 """Kernels that are remembered of one target."""
 
-_Price = tuple[float, float, float, str, Provenance]
+_Price = tuple[list[float], str, Provenance]
+"""A row of an estimate: its numbers, the model's name, and where they come from."""
 
 
 @attrs.define(eq=False)
@@ -129,19 +130,18 @@ class RememberedCost(KernelCost):
 
 
 def _rows(found: Estimate) -> list[_Price]:
-    return list(
-        zip(
-            found.seconds.tolist(),
-            found.sigma_shared.tolist(),
-            found.sigma_independent.tolist(),
-            found.model,
-            found.provenance,
-            strict=True,
+    numbers = np.vstack(
+        (
+            found.seconds,
+            found.sigma_shared,
+            found.sigma_independent,
+            found.sigma_target,
         )
     )
+    return list(zip(numbers.T.tolist(), found.model, found.provenance, strict=True))
 
 
 def _estimate(rows: Sequence[_Price]) -> Estimate:
-    columns = np.array([row[:3] for row in rows]).reshape(-1, 3).T.copy()
-    models, provenances = [row[3] for row in rows], [row[4] for row in rows]
-    return Estimate(columns[0], columns[1], columns[2], models, provenances)
+    numbers, models, provenances = zip(*rows, strict=True)
+    seconds, shared, own, *of_target = np.array(numbers).T.copy()
+    return Estimate(seconds, shared, own, models, provenances, np.stack(of_target))

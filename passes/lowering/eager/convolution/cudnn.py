@@ -134,7 +134,7 @@ _IN_ORDER: Mapping[tuple[str, str], _Around] = {
     ("implicit", DATA): ((_OFFSETS,), ()),
     ("implicit", WEIGHT): ((_OFFSETS, _OFFSETS), (_PARTS,)),
 }
-"""The same of deterministic algorithms, where those are others: none but the first of
+"""Kernels of deterministic algorithms, where those are others: none but the first of
 each gradient add by atomics, to a result that is cleared before (cuDNN's
 `CUDNN_CONVOLUTION_BWD_DATA_ALGO_0` and `..._FILTER_ALGO_0` and `3`; "Reproducibility
 (Determinism)" in its developer guide). Their places are of the second of each."""

@@ -232,7 +232,7 @@ def _matmul(site: Site) -> Eager:
 
 
 def _scales(site: Site, rows: int) -> str:
-    """Return what each scale of a left operand of 8-bit floats is of, if of a part."""
+    """Name the parts of an 8-bit left operand that have a scale each: rows, blocks."""
     left = site.operands[0].type.dtype
     if len(site.operands) <= _MATRIX or dtype_name(left) != _EIGHT_BITS:
         return ""
