@@ -73,12 +73,13 @@ def tile_time_us(  # noqa: PLR0913 - a GEMM, and a kernel
     sizes = {"batch": batch, "m": m, "n": n, "k": k}
     b, m, n, k = (_read_size(name, size) for name, size in sizes.items())
     counts = {"warps": warps, "stages": stages, "split_k": split_k}
-    numbers = (_read_side(name, count) for name, count in counts.items())
-    asked = Tile(*sides, *numbers, persistent=bool(persistent))
+    in_block, buffers, parts = (_read_side(name, n) for name, n in counts.items())
+    asked = Tile(*sides, in_block, buffers, parts, bool(persistent))
     read, written = width * b * (m * k + k * n), width * b * m * n
     params: dict[str, Any] = {"b": b, "m": m, "n": n, "k": k, "layout": "nn"}
     work = Work(2 * b * m * n * k, read, written)
-    one = OneSignature(Kernel("gemm", mode, mode, Record(params), work))
+    stored = "fp32" if mode == "tf32" else mode
+    one = OneSignature(Kernel("gemm", stored, mode, Record(params), work))
     own = 0 if mode == "fp32" else tensor_kernels_of_one(one, gpu)
     size = Size[float](b, m, n, k, read + written, peak)
     seconds = tile_second(size, asked, gpu, mode, own=own)

@@ -115,8 +115,8 @@ def tile_second(
     kernel = target.once(_kernels)(tile, mode, own)
     step_s, write_s, moved_s, row_bytes, partial_s = work_of(size, kernel.machine)
     rates, split_s = kernel.machine.rates, kernel.machine.split_s
-    tiles = math.ceil(size.m / tile.rows) * math.ceil(size.n / tile.columns)
-    tiles *= size.batch
+    tiles_m, tiles_n = math.ceil(size.m / tile.rows), math.ceil(size.n / tile.columns)
+    tiles = size.batch * tiles_m * tiles_n
     per_sm = tiles * tile.parts * rates.per_sm
     steps = math.ceil(size.k / tile.parts / tile.depth)
     most = math.ceil(per_sm)

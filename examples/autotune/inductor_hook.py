@@ -37,6 +37,7 @@ COMPILE_S, MEASURE_S = 1.0, 0.125
 """What is assumed of one template: seconds to compile it, and to measure it."""
 
 _KNOWN = (torch.bfloat16, torch.float16, torch.float32)
+_BLOCKS, _LAUNCH = ("BLOCK_M", "BLOCK_N", "BLOCK_K"), ("num_warps", "num_stages")
 _OPS = ("mm", "addmm", "bmm", "baddbmm")
 """Ops of one GEMM, or a batch of them."""
 
@@ -61,15 +62,14 @@ def template_time_us(  # noqa: PLR0913 - a GEMM, and a kernel
         persistent: Whether the template's blocks compute tile after tile.
 
     """
-    tile = [options.get(name) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K")]
-    warps, stages = options.get("num_warps"), options.get("num_stages")
-    if dtype not in _KNOWN or None in (*tile, warps, stages):
+    if dtype not in _KNOWN or not options.keys() >= {*_BLOCKS, *_LAUNCH}:
         return None
+    warps, stages = (options[name] for name in _LAUNCH)
     on_tensor_cores = dtype == torch.float32 and options.get("ALLOW_TF32", False)
     return perfc.tile_time_us(
         target,
         *sizes,
-        tile=tile,
+        tile=[options[name] for name in _BLOCKS],
         dtype="tf32" if on_tensor_cores else dtype,
         batch=batch,
         warps=warps,

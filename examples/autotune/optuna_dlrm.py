@@ -100,7 +100,7 @@ def tune(
         trial.set_user_attr("time_us", report.time_us)
         trial.set_user_attr("peak_bytes", peak_bytes)
         trial.set_constraint("memory", peak_bytes / limit_bytes - 1)
-        return RANKS * trial.params["batch"] / report.time_us * 1e6
+        return float(RANKS * trial.params["batch"] / report.time_us * 1e6)
 
     sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)

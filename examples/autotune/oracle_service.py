@@ -34,7 +34,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import perfc
 from perfc import edits
@@ -69,7 +69,7 @@ class Service:
     waiting: int = WAITING
     _known: OrderedDict[Any, float | str] = field(default_factory=OrderedDict)
     _asked: dict[Any, asyncio.Future[float | str]] = field(default_factory=dict)
-    _clients: set[asyncio.Task[Any] | None] = field(default_factory=set)
+    _clients: set[asyncio.Task[Any]] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class Service:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Answer a client's requests, one after the other."""
-        task = asyncio.current_task()
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._clients.add(task)
         try:
             while (line := await self._line(reader)) is not None:
@@ -296,8 +296,8 @@ async def try_clients(service: Service, clients: int, prepared_s: float) -> None
     print(f"waits: 90 % within {ninth * 1e3:.1f} ms, all within {last_ms:.1f} ms")
     own_s = len(waits_s) * prepared_s
     print(
-        f"a process for each would prepare {own_s:.0f} s ({prepared_s:.2f} s before its "
-        "first answer, without Python's start)"
+        f"a process for each would prepare {own_s:.0f} s "
+        f"({prepared_s:.2f} s before its first answer, without Python's start)"
     )
 
 

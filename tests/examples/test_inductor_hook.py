@@ -46,7 +46,9 @@ def choices_of(
     """Return the options that are left of templates' options, by Inductor's own way."""
     m, n, k = SIZES
     lead = (batch,) if batch > 1 else ()
-    inputs = MMKernelInputs([Matrix(*lead, m, k, **named), Matrix(*lead, k, n, **named)])
+    inputs = MMKernelInputs(
+        [Matrix(*lead, m, k, **named), Matrix(*lead, k, n, **named)]
+    )
     template: Any = SimpleNamespace(uid="triton::mm")
     made: list[Any] = [
         KernelTemplateChoice(template, DictKernelTemplateParams(one), {}, None, inputs)  # type: ignore[arg-type]  # no layout is read

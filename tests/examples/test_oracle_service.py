@@ -66,11 +66,14 @@ def test_clients_at_once(oracle: perfc.Oracle) -> None:
     async def ask_all() -> list[list[dict[str, Any]]]:
         async with serving(service.Service(oracle, PATIENT_S)) as address:
             asked = [[bind(n + at) for at in range(8)] for n in (64, 67, 128, 200, 64)]
-            return await asyncio.gather(*(service.ask(address, one) for one in asked))
+            found = await asyncio.gather(*(service.ask(address, one) for one in asked))
+            return [*found]
 
     answers = asyncio.run(ask_all())
     expected = {
-        n: oracle.ask(edits.Bind(batch=n)) for one in answers for n in [a["id"] for a in one]
+        n: oracle.ask(edits.Bind(batch=n))
+        for one in answers
+        for n in [a["id"] for a in one]
     }
 
     assert 5 == len(answers)
@@ -155,7 +158,10 @@ def test_busy_at_once() -> None:
         (b'{"edits": [{"edit": ["Bind"]}]}', "edit=['Bind']: expected one of Apply,"),
         (b'{"edits": [{"edit": "Bind"}]}', "Bind() binds nothing"),
         (b'{"edits": [{"edit": "Bind", "bach": 4}]}', "Bind does not take {'bach': 4}"),
-        (b'{"edits": [{"edit": "Bind", "batch": -4}]}', "batch=-4: expected at least 1"),
+        (
+            b'{"edits": [{"edit": "Bind", "batch": -4}]}',
+            "batch=-4: expected at least 1",
+        ),
         (b'{"edits": [{"edit": "Target", "name": "a1000"}]}', "unknown target a1000"),
         (b'{"edits": [{"edit": "Fuse", "ops": ["no"]}]}', "no"),
         (b'{"edits": [{"edit": "Place", "table": "*", "tier": []}]}', "tier=[]"),
@@ -185,11 +191,15 @@ def test_mistakes_are_one_line(oracle: perfc.Oracle, line: bytes, error: str) ->
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
-NAMES = st.sampled_from(["batch", "dims", "where", "us", "factor", "ops", "name", "tier"])
+NAMES = st.sampled_from(
+    ["batch", "dims", "where", "us", "factor", "ops", "name", "tier"]
+)
 EDITS = st.fixed_dictionaries(
     {"edit": st.sampled_from([*edits.__all__, "Melt"])}
 ).flatmap(

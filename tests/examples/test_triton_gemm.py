@@ -28,7 +28,9 @@ def kernel_arguments(dtype: torch.dtype = torch.bfloat16) -> dict[str, Any]:
 
 def test_names_are_those_of_triton() -> None:
     """The three entries that `triton.autotune` reads."""
-    assert {"early_config_prune", "perf_model", "top_k"} == pruned.pruning("a100").keys()
+    assert {"early_config_prune", "perf_model", "top_k"} == pruned.pruning(
+        "a100"
+    ).keys()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_types_differ() -> None:
 
 def test_targets_are_loaded_once_or_not_at_all() -> None:
     """A name and the target that it names are the same."""
-    sizes = np.int64(1024), 1024, 1024
+    sizes: Any = np.int64(1024), 1024, 1024
     by_name = perfc.tile_time_us("v100", *sizes, tile=TILE, dtype="fp16", batch=3)
     loaded = load_target("v100")
 
