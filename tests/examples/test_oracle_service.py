@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Held:
 
 
 @asynccontextmanager
-async def serving(made: Any, **where: Any) -> AsyncIterator[Any]:
+async def serving(made: Any, **where: Any) -> AsyncGenerator[Any, None]:
     """Serve meanwhile; the value is the address."""
     address = await made.start(**where)
     done = asyncio.create_task(made.serve())
