@@ -27,7 +27,7 @@ import perfc
 from perfc import edits
 
 Choice = tuple[bool, ...]
-"""Of each boundary between neighbours that may be fused, whether they are."""
+"""Whether neighbours are fused, for each boundary where they may be."""
 
 COMPILE_S, STEPS = 20.0, 60
 """What is assumed of measuring one choice: seconds to generate and compile its kernels,

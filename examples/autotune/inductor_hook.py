@@ -94,7 +94,7 @@ class TileRankedChoices(InductorChoices):
         self.target, self.top_k = target, top_k
 
     def uuid(self) -> str:
-        """Return what Inductor's caches tell these choices by."""
+        """Return the text by which Inductor's caches tell these choices."""
         return f"perfc {perfc.__version__} {self.target} {self.top_k}"
 
     def _finalize_template_configs(

@@ -64,7 +64,7 @@ def oracle_of(target: str) -> perfc.Oracle:
 def edits_of(
     trial: optuna.Trial | optuna.trial.FixedTrial, space: Space
 ) -> list[Change]:
-    """Return what a trial changes."""
+    """Return the changes of a trial."""
     asked: list[Change] = [
         edits.Bind(batch=trial.suggest_categorical("batch", space.batches))
     ]

@@ -50,7 +50,7 @@ class Config:
     num_stages: int = 3
 
     def all_kwargs(self) -> dict[str, Any]:
-        """Return what the kernel is called with."""
+        """Return all that the kernel is called with."""
         launch = {"num_warps": self.num_warps, "num_stages": self.num_stages}
         return {**self.kwargs, **launch}
 
@@ -129,7 +129,7 @@ def _dtype_of(arguments: Mapping[str, Any]) -> Any:
 
 
 def pruning(target: str, top_k: int = 10, **named: Any) -> dict[str, Any]:
-    """Return what `triton.autotune` takes as `prune_configs_by`.
+    """Return the entries of `prune_configs_by` of `triton.autotune`.
 
     Args:
         target: What the kernel is going to run on.
