@@ -64,6 +64,17 @@ def test_sections() -> None:
     )
 
 
+def test_what_the_device_alone_needs() -> None:
+    """It stands below the time, and is part of it; a CPU works in the host's calls."""
+    text = _text("dlrm-default", "v100")
+    row = r"^  of which GPU alone +[\d.]+ [mu]s   (\d+) % of the time, if"
+    share = re.search(row, text, re.MULTILINE)
+
+    assert share is not None
+    assert 0 < int(share[1]) <= 100
+    assert "alone" not in _text("dlrm-default", "cpu")
+
+
 def test_shares_add_up() -> None:
     """The shares of the breakdown, the remainder included, are the whole."""
     text = _text("dlrm-default", "v100").partition("Where the time")[2]
