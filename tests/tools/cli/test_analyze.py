@@ -227,7 +227,7 @@ def test_overheads(command: Command, tmp_path: Path) -> None:
         for more in ([], ["--overheads", "lin-v100"], ["--overheads", str(path)])
     )
 
-    assert ("shared", "lin-v100", str(path)) == tuple(
+    assert ("server-2017", "lin-v100", str(path)) == tuple(
         report["target"]["profile"] for report in (shared, named, file)
     )
     assert shared["summary"]["time_us"] != named["summary"]["time_us"]

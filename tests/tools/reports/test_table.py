@@ -48,7 +48,7 @@ def test_sections() -> None:
 
     title = (
         "dlrm-default · batch 2048 · inference · fp32 · v100-sxm2-16g · eager · "
-        "host profile shared"
+        "host profile server-2017"
     )
     assert [
         title,
@@ -170,7 +170,8 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     lines = str(perfc.analyze(str(path), "v100")).splitlines()
 
     assert (
-        "e · inference · fp32 · v100-sxm2-16g · eager · host profile shared" == lines[0]
+        "e · inference · fp32 · v100-sxm2-16g · eager · host profile server-2017"
+        == lines[0]
     )
     assert "  none" == lines[lines.index("Top ops by device time") + 1]
 
