@@ -208,7 +208,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
 
 
 def _device_alone(summary: Json) -> tuple[str, str]:
-    """Return what the device alone needs of the time, where that is another thing."""
+    """Return the time of the device alone and its share in words; "" on a CPU."""
     alone_us = summary["device_only_us"]
     if alone_us is None:
         return "", ""
