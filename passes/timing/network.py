@@ -79,6 +79,11 @@ class Network:
             seconds[place] = second
         return seconds
 
+    def arrival(self, task: int) -> int:
+        """Return the place that waits for the task before: not that of a meeting."""
+        place = self.places[task]
+        return self.arrivals.get(place, place)
+
     def ends_s(
         self, seconds: list[float], known: list[float] | None = None, first: int = 1
     ) -> list[float]:

@@ -18,7 +18,7 @@ from perfc.tools.request import AnalyzeOptions, Request
 if TYPE_CHECKING:
     from perfc.costmodels import Target
     from perfc.tools.models import Model
-    from perfc.tools.reports import Report
+    from perfc.tools.reports import Report, Sensitivity
 
 _US = 1e6
 """Microseconds in a second."""
@@ -147,6 +147,22 @@ class Oracle:
 
         """
         return rank(self._states[-1], candidates)
+
+    def sensitivity(self) -> Sensitivity:
+        """Return what decides the time: d ln(time) / d ln(x), the largest first.
+
+        x is every number of the target's sheet, every cost of the host, every kernel
+        and every node. Slopes of durations are exact, from the critical paths: those of
+        the host and of kernels sum to 1. Those of the sheet are differences of prices.
+        Where the time bends, both directions are told apart, and a remark says why.
+
+        Raises:
+            PerfcError: a cost model is at fault.
+
+        """
+        from perfc.tools.oracle.sensitivity import sensitivity
+
+        return sensitivity(self._states[-1])
 
     def explain(self, *asked: edits.Edit) -> str:
         """Return how `ask` answers: what is worked out again, and why.
