@@ -18,6 +18,7 @@ from perfc.tools.request import AnalyzeOptions, Request
 if TYPE_CHECKING:
     from perfc.costmodels import Target
     from perfc.tools.models import Model
+    from perfc.tools.oracle.curve import Curve
     from perfc.tools.reports import Report, Sensitivity
 
 _US = 1e6
@@ -163,6 +164,28 @@ class Oracle:
         from perfc.tools.oracle.sensitivity import sensitivity
 
         return sensitivity(self._states[-1])
+
+    def curve(self, name: str, low: int, high: int) -> Curve:
+        """Return the time over a size, in pieces along which one bottleneck decides.
+
+            oracle.curve("batch", 1, 65536).pieces[0].formula
+
+        A formula is the line through both ends of its piece, where it is exact;
+        `deviation` says how far the time is off it inside.
+
+        Args:
+            name: `batch`, or a symbol of the model.
+            low: The smallest number.
+            high: The largest number.
+
+        Raises:
+            UsageError: the model has no such size, or the range is none.
+            PerfcError: as `perfc.analyze` of the model at a size does.
+
+        """
+        from perfc.tools.oracle.curve import curve
+
+        return curve(self._states[-1], name, low, high)
 
     def explain(self, *asked: edits.Edit) -> str:
         """Return how `ask` answers: what is worked out again, and why.
