@@ -16,6 +16,7 @@ from perfc.tools import (
     format_bytes,
     format_us,
 )
+from perfc.tools.reports import DECIDES
 
 _COLUMNS = (
     ("id", "node"),
@@ -77,6 +78,7 @@ def _section(report: Report) -> Iterator[str]:
         yield "<h2>What to fix next</h2><table>"
         yield from (_row(row, numbers=(3, 4, 5)) for row in tables.to_fix)
         yield "</table>"
+    yield from _slopes(report)
     yield "<h2>Timeline</h2>"
     yield from timeline(report)
     yield "<h2>Nodes</h2>"
@@ -93,6 +95,22 @@ def _bars(
         bar = f'<td><span class="bar" style="width:{24 * amount / longest:.2f}em">'
         cells = _row([label, written(amount), share], numbers=(1, 2))
         yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
+
+
+def _slopes(report: Report) -> Iterator[str]:
+    """Return a bar for each number that decides the time, if that was asked for."""
+    found = report.sensitivity
+    if found is None or not found.shown:
+        return
+    yield f"<h2>{escape(DECIDES)}</h2><table>"
+    heading, *rows = found.table
+    yield _row(heading, numbers=(2, 3))
+    longest = max(slope.size for slope in found.shown)
+    for slope, cells in zip(found.shown, rows, strict=True):
+        width = 24 * slope.size / longest
+        bar = f'<td><span class="bar" style="width:{width:.2f}em">'
+        yield f"{_row(cells, numbers=(2, 3)).removesuffix('</tr>')}{bar}</span></td></tr>"
+    yield "</table>"
 
 
 def _row(cells: Iterable[str], numbers: Sequence[int]) -> str:

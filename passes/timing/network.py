@@ -51,7 +51,8 @@ class Network:
     @classmethod
     def of(cls, timeline: Timeline) -> Network:
         """Return the network of a timeline."""
-        if all(not group for _, group in timeline.stages):
+        # Otherwise tasks wait for others behind them in their table.
+        if all(isinstance(own, range) and not group for own, group in timeline.stages):
             return cls(
                 range(1, len(timeline) + 1),
                 [task + 1 for task in timeline.previous],

@@ -51,6 +51,12 @@ EXIT_OUT_OF_MEMORY = 5
     help="Exit 4 if an op is not modelled, 5 if the model does not fit.",
 )
 @click.option(
+    "--sensitivity",
+    is_flag=True,
+    help="Say what decides the time: by how much it follows each number of the target, "
+    "each kernel and each cost of the host.",
+)
+@click.option(
     "--format",
     "form",
     default="table",
@@ -105,9 +111,17 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
         report_on(attrs.evolve(loaded, target=target, remarks=one.remarks))
         for one, target in zip(asked, targets, strict=True)
     ]
+    if options["sensitivity"]:
+        reports = [*map(_with_sensitivity, reports, asked)]
     if options["verbose"]:
         log_timing(timing)
     return reports
+
+
+def _with_sensitivity(report: Report, asked: Request) -> Report:
+    from perfc.tools.oracle import sensitivity_of
+
+    return attrs.evolve(report, sensitivity=sensitivity_of(report.run, asked))
 
 
 def _exit_code(reports: Sequence[Report]) -> int:

@@ -20,7 +20,7 @@ from perfc.costmodels.sheets import FIELDS
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
 from perfc.tools.oracle import edits
-from perfc.tools.oracle.solved import Floats, Solved
+from perfc.tools.oracle.solved import Floats, Solved, lags_s
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Slope
 
@@ -36,6 +36,8 @@ _NEAR = 1e-2
 """Share within which another piece is looked for."""
 _ROUGH = 1e-2
 """Slopes of a price that differ by more are of two pieces."""
+_LEAST = 1e-9
+"""Slopes below are what prices are rounded by."""
 _SEEN = 1e-3
 """Share of the time by which pieces have to differ to be worth a remark."""
 
@@ -48,56 +50,91 @@ def slopes_of_fields(solved: Solved) -> Iterator[Slope]:
         PerfcError: a cost model is at fault.
 
     """
-    setting = solved.state.setting
-    numbers = {_SPEED: 1.0, **setting.run.target.fields}
-    setting.check_source()
+    target = solved.step.run.target
+    solved.state.setting.check_source()
     prices = _Prices.of(solved)
-    for name, value in numbers.items():
+    for name, value in {_SPEED: 1.0, **target.fields}.items():
         if isinstance(value, str) or not value or name.endswith(_NUMBERED):
             continue
-        if FIELDS[name].whole:
-            found = _whole(solved, name, int(value))
-        else:
-            found = prices.slope(name, float(value))
+        whole = FIELDS[name].whole
+        found = (_whole if whole else prices.slope)(_Field(solved, name, value))
         if found is not None:
             yield found
 
 
-def _whole(solved: Solved, name: str, value: int) -> Slope | None:
-    """Return the slope of what is counted: from one more, and from one less."""
-    state, before_s = solved.state, solved.ways.time_s
-    sides: list[float | None] = []
-    for number in (value + 1, value - 1):
+@attrs.frozen(eq=False)
+class _Field:
+    """A field of the sheet.
+
+    Attributes:
+        solved: The step.
+        name: What it is called.
+        value: Its number.
+
+    """
+
+    solved: Solved
+    name: str
+    value: float
+
+    def target(self, value: float) -> Target | None:
+        """Return the target with another number; None if the sheet cannot say so."""
+        setting = self.solved.state.setting
         try:
-            setting = state.setting.made(edits.Target(**{name: number}))
-            time_s = state.moved_to(setting).time_s
-        except PerfcError:  # the sheet cannot say so
+            fields = dict(edits.Target(**{self.name: value}).fields)
+            overrides = {**setting.overrides, **fields}
+            return setting.memory.target(setting.source, overrides)
+        except PerfcError:
+            return None
+
+    def slope(
+        self, up: float | None, down: float | None, remarks: list[str]
+    ) -> Slope | None:
+        """Return the slope from those above and below the number.
+
+        Args:
+            up: The one above; None if the sheet allows nothing there.
+            down: The one below.
+            remarks: What there is to say about it.
+
+        """
+        if up is None or down is None:
+            refused = "larger" if up is None else "smaller"
+            remarks = [*remarks, f"the sheet allows nothing {refused}"]
+        sides = [side for side in (up, down) if side is not None]
+        if not sides or max(map(abs, sides)) < _LEAST:
+            return None
+        # In the direction of the faster step first; a time that grows gets slower.
+        both = (sides[0], sides[-1])
+        faster, slower = both if math.fsum(both) <= 0 else reversed(both)
+        said = "; ".join(remarks)
+        return Slope("target", self.name, faster, slower, said, self._moves())
+
+    def _moves(self) -> tuple[str, ...]:
+        """Return the fields that follow it."""
+        before = self.solved.step.run.target.fields
+        step = 1 if FIELDS[self.name].whole else self.value * _STEP
+        changed = self.target(self.value + step) or self.target(self.value - step)
+        after = before if changed is None else changed.fields
+        return tuple(
+            name
+            for name, value in before.items()
+            if name != self.name and after.get(name) != value
+        )
+
+
+def _whole(field: _Field) -> Slope | None:
+    """Return the slope of what is counted: from one more, and from one less."""
+    state, before_s = field.solved.state, field.solved.ways.time_s
+    sides: list[float | None] = []
+    for number in (field.value + 1, field.value - 1):
+        if field.target(number) is None:
             sides.append(None)
             continue
-        sides.append(math.log(time_s / before_s) / math.log(number / value))
-    return _slope(name, *sides, ["one more, one less"])
-
-
-def _slope(
-    name: str, up: float | None, down: float | None, remarks: list[str]
-) -> Slope | None:
-    """Return the slope of a field from both sides of its value; None if it has none."""
-    if up is None and down is None:
-        return None
-    if up is None or down is None:
-        remarks = [*remarks, f"the sheet allows no {'larger' if up is None else 'smaller'}"]
-    right = down if up is None else up
-    left = up if down is None else down
-    assert right is not None  # noqa: S101 - one of them is
-    assert left is not None  # noqa: S101 - one of them is
-    both = (right, left) if right + left <= 0 else (left, right)
-    if max(map(abs, both)) < _LEAST:
-        return None
-    return Slope("target", name, *both, "; ".join(remarks))
-
-
-_LEAST = 1e-9
-"""Slopes below are what prices are rounded by."""
+        setting = state.setting.made(edits.Target(**{field.name: number}))
+        time_s = state.moved_to(setting).time_s
+        sides.append(math.log(time_s / before_s) / math.log(number / field.value))
+    return field.slope(*sides, ["one more, one less"])
 
 
 @attrs.frozen(eq=False)
@@ -122,49 +159,45 @@ class _Prices:
         before = np.array([*step.duration_s, *solved.lag_s])
         return cls(solved, lowered(step.run), before)
 
-    def slope(self, name: str, value: float) -> Slope | None:
+    def slope(self, field: _Field) -> Slope | None:
         """Return the slope of a field; None if nothing follows it."""
-        far = [self._changed(name, value, share) for share in (_NEAR, -_NEAR)]
-        if all(one is None or not one.any() for one in far):
+        far = [self._changed(field, share) for share in (_NEAR, -_NEAR)]
+        if all(one is not None and not one.any() for one in far):
             return None
-        near = [self._changed(name, value, share) for share in (_STEP, -_STEP)]
-        if near[0] is None or near[1] is None:
-            sides = [one if one is not None else other for one, other in zip(near, far, strict=True)]
-            spans = [None if side is None else self._along(side) for side in sides]
-            return _slope(
-                name,
-                None if spans[0] is None else spans[0][1],
-                None if spans[1] is None else spans[1][0],
-                [],
-            )
-        right, left = near
+        near = [self._changed(field, share) for share in (_STEP, -_STEP)]
+        sides = [one for one in near if one is not None]
+        if not sides:
+            return None
+        right, left = sides[0], sides[-1]
         middle = (right + left) / 2
-        smooth = np.abs(right - left) <= _ROUGH * self.before
+        rough = _ROUGH * self.before
+        smooth = np.abs(right - left) <= rough
         ahead, behind = (middle if one is None else one for one in far)
         up = np.where(smooth, middle, ahead)
         down = np.where(smooth, middle, behind)
-        bent = np.abs(ahead + behind - 2 * middle)
-        bent = np.maximum(bent, np.abs(ahead - middle) - _ROUGH * 10 * self.before)
-        bends = np.where(smooth, bent, np.abs(ahead - behind))
-        remarks = self._remarks(np.where(bends > _ROUGH * self.before, bends, 0.0))
-        return _slope(name, self._along(up)[1], self._along(down)[0], remarks)
+        # Of one smooth piece both secants differ from the slope by as much.
+        bends = np.where(smooth, np.abs(ahead + behind - 2 * middle), ahead - behind)
+        bends = np.where(np.abs(bends) > rough, np.abs(bends), 0.0)
+        remarks = self._remarks(bends) if len(sides) > 1 else []
+        return field.slope(
+            None if near[0] is None else self._along(up)[1],
+            None if near[1] is None else self._along(down)[0],
+            remarks,
+        )
 
-    def _changed(self, name: str, value: float, share: float) -> Floats | None:
-        """Return by how much tasks and lags change for a change of the field's all.
+    def _changed(self, field: _Field, share: float) -> Floats | None:
+        """Return by how much tasks and lags change, for each unit of the share.
 
         None if the sheet cannot say so.
         """
-        setting, step = self.solved.state.setting, self.solved.step
-        fields = dict(edits.Target(**{name: value * (1 + share)}).fields)
-        try:
-            target = setting.memory.target(
-                setting.source, {**setting.overrides, **fields}
-            )
-        except PerfcError:
+        target = field.target(field.value * (1 + share))
+        if target is None:
             return None
+        setting, step = self.solved.state.setting, self.solved.step
         run = attrs.evolve(step.run, target=target)
         priced = Step.priced(run, setting.memory, self.launches)
-        found = (np.array([*priced.duration_s, *_lags_s(target)]) - self.before) / share
+        after = np.array([*priced.duration_s, *lags_s(target)])
+        found: Floats = (after - self.before) / share
         found[[*self.solved.state.stated]] = 0.0
         return found
 
@@ -187,10 +220,3 @@ class _Prices:
             return []
         names = dict.fromkeys(solved.names[task][1] for task in bent.tolist())
         return [f"another piece within 1 %: {', '.join(names)}"]
-
-
-def _lags_s(target: Target) -> list[float]:
-    """Return the seconds of each kind of lag, as `Solved.lag_s`."""
-    device = target.device
-    latency_s = target.runtime.launch_latency_s
-    return [0.0, device.stream_gap_s, device.graph_gap_s, latency_s]

@@ -10,12 +10,30 @@ from perfc.ir import Diagnostic, UsageError
 from perfc.ir.support import Level
 from perfc.passes.timing import LAGS
 from perfc.tools.oracle.field_slopes import slopes_of_fields
+from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.solved import GAP_NAME, LATENCY_NAME, Name, Solved
 from perfc.tools.oracle.state import State
 from perfc.tools.reports import Sensitivity, Slope
+from perfc.tools.request import Request
+from perfc.tools.run import Run
 
 _TIE = 1e-9
 """Slopes that differ by more are of two paths."""
+
+
+def sensitivity_of(run: Run, asked: Request) -> Sensitivity:
+    """Return the slopes of a run.
+
+    Args:
+        run: The run.
+        asked: The request that it is of, with its target by name.
+
+    Raises:
+        UsageError: its pipeline does not end with `stream-schedule`.
+        PerfcError: a cost model is at fault.
+
+    """
+    return sensitivity(State(Setting.of(run, asked)))
 
 
 def sensitivity(state: State) -> Sensitivity:

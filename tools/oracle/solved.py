@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import Target
 from perfc.ir import LaunchGraph
 from perfc.ir.launch import HOST_KINDS
 from perfc.passes.timing import LAGS, CriticalWays, Network
@@ -109,10 +110,7 @@ class Solved:
     @functools.cached_property
     def lag_s(self) -> Floats:
         """Seconds of each kind of lag, shape (`LAGS`,)."""
-        device, runtime = self.step.run.target.device, self.step.run.target.runtime
-        return np.array(
-            [0.0, device.stream_gap_s, device.graph_gap_s, runtime.launch_latency_s]
-        )
+        return np.array(lags_s(self.step.run.target))
 
     def parts_s(self) -> dict[Name, float]:
         """Return what one critical path is made of, by name, the longest first."""
@@ -138,6 +136,13 @@ class Solved:
         after = np.where(latency, 0, of_task)
         shares += np.bincount(after, self.lag_s[kinds], minlength=len(LIMITS))
         return LIMITS[int(shares.argmax())]
+
+
+def lags_s(target: Target) -> list[float]:
+    """Return the seconds of each kind of lag on a target, as `CriticalWays` has them."""
+    device = target.device
+    latency_s = target.runtime.launch_latency_s
+    return [0.0, device.stream_gap_s, device.graph_gap_s, latency_s]
 
 
 def _names(graph: LaunchGraph) -> Iterator[Name]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -19,6 +20,8 @@ _SHOWN = 8
 """Rows of a kind that a table shows."""
 _WORTH_SAYING = 5e-4
 """Slopes below this are 0.000 in a table."""
+_SAME = 1e-3
+"""Slopes that differ by less of themselves are the same."""
 HEADING = ("", "", "if faster", "if slower", "")
 
 
@@ -37,6 +40,7 @@ class Slope:
         slower: Slope in the direction that makes it longer.
         remark: Why it holds for less than one percent, or in one direction only; empty
             if it does not.
+        moves: Fields of the sheet that follow this one, as rates follow a clock.
 
     """
 
@@ -45,6 +49,7 @@ class Slope:
     faster: float
     slower: float
     remark: str = ""
+    moves: tuple[str, ...] = ()
 
     @property
     def size(self) -> float:
@@ -86,13 +91,18 @@ class Sensitivity(VerbResult):
 
     @property
     def shown(self) -> list[Slope]:
-        """The largest slopes of each kind, as tables show them."""
-        return [
-            slope
-            for kind in KINDS
-            for slope in self.of(kind)[:_SHOWN]
-            if slope.size >= _WORTH_SAYING
-        ]
+        """The largest slopes of each kind, as tables show them.
+
+        A field that does what one does that follows it, as the width of a bus does what
+        the bandwidth does, is left out.
+        """
+        sizes = {slope.name: slope.size for slope in self.of(KINDS[0])}
+        found: list[Slope] = []
+        for kind in KINDS:
+            own = [s for s in self.of(kind) if s.size >= _WORTH_SAYING]
+            kept = [s for s in own if not any(_alike(s.size, sizes.get(f)) for f in s.moves)]
+            found += kept[:_SHOWN]
+        return found
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -118,10 +128,15 @@ class Sensitivity(VerbResult):
         return f"<Sensitivity {self.what}: {len(self.slopes)} slopes{most}>"
 
 
+def _alike(one: float, other: float | None) -> bool:
+    return other is not None and math.isclose(one, other, rel_tol=_SAME)
+
+
 def _cells(slope: Slope) -> tuple[str, ...]:
     both = map(_signed, (slope.faster, slope.slower))
-    return (slope.kind, slope.name, *both, slope.remark)
+    return (slope.kind, slope.name, *both, slope.remark.partition(":")[0])
 
 
 def _signed(slope: float) -> str:
-    return f"{round(slope, 3) + 0.0:+.3f}"  # of -0.0, 0.0
+    text = f"{slope:+.3f}"
+    return text if float(text) else text[1:]

@@ -36,6 +36,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
+DECIDES = "What decides the time (% of it for 1 % of each)"
 _US = 1e6
 _WORTH_FIXING = 0.005
 _WORTH_SAYING = 0.03
@@ -79,6 +80,8 @@ class Tables:
             nothing, if there is only one phase.
         memory_at: Where the peak is: its phase and node.
         ranks: A heading, and a row per class of ranks; or nothing, of one GPU.
+        slopes: A heading, and a row per number that decides the time, those of a kind
+            together; or nothing, if that was not asked for.
 
     """
 
@@ -92,15 +95,22 @@ class Tables:
     memory: Sequence[tuple[str, int, str]]
     memory_at: str
     ranks: Sequence[tuple[str, ...]]
+    slopes: Sequence[tuple[str, ...]] = ()
 
 
-def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
+def report_tables(
+    report: Json,
+    device: Device,
+    bound_share: float,
+    slopes: Sequence[tuple[str, ...]] = (),
+) -> Tables:
     """Return the tables that a `perfc.report/1` shows to people.
 
     Args:
         report: The report.
         device: What it is of.
         bound_share: Share of the critical path spent on what bounds the time.
+        slopes: A heading, and a row per number that decides the time; or nothing.
 
     """
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
@@ -115,6 +125,7 @@ def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
         memory_rows(report),
         memory_place(report),
         rank_rows(report),
+        slopes,
     )
 
 
@@ -123,12 +134,17 @@ def name_of(device: Device) -> str:
     return "device" if device.synchronous else "GPU"
 
 
-def format_report(report: Json, device: Device, bound_share: float) -> str:
+def format_report(
+    report: Json,
+    device: Device,
+    bound_share: float,
+    slopes: Sequence[tuple[str, ...]] = (),
+) -> str:
     """Return a `perfc.report/1` as text: the time, where it goes, and why.
 
     The arguments are those of `report_tables`.
     """
-    tables = report_tables(report, device, bound_share)
+    tables = report_tables(report, device, bound_share, slopes)
     time_us = report["summary"]["time_us"]
     lines = [*_wrapped(tables.title), ""]
     for label, value, remark in tables.headline:
@@ -147,6 +163,8 @@ def format_report(report: Json, device: Device, bound_share: float) -> str:
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
     if tables.to_fix:
         lines += ["", "What to fix next", *_columns(tables.to_fix, "<<<>>>")]
+    if tables.slopes:
+        lines += ["", DECIDES, *_columns(tables.slopes, "<<>><")]
     lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
