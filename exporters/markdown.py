@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from perfc.ir import Diagnostic
 from perfc.tools import Exporter, Report, format_bytes, format_us
-from perfc.tools.reports import DECIDES
 
 
 class Markdown(Exporter):
@@ -53,9 +52,10 @@ def _document(report: Report) -> Iterator[str]:
     if tables.to_fix:
         yield from ("", "### What to fix next", "")
         yield from _table(tables.to_fix[0], tables.to_fix[1:], "lllrrr")
-    if tables.slopes:
-        yield from ("", f"### {DECIDES}", "")
-        yield from _table(tables.slopes[0], tables.slopes[1:], "llrrl")
+    slopes = tables.slopes
+    if slopes is not None and slopes.table:
+        yield from ("", f"### {slopes.title}", "")
+        yield from _table(slopes.table[0], slopes.table[1:], "llrrl")
     yield from _remarks(report.diagnostics)
 
 

@@ -16,7 +16,6 @@ from perfc.tools import (
     format_bytes,
     format_us,
 )
-from perfc.tools.reports import DECIDES
 
 _COLUMNS = (
     ("id", "node"),
@@ -92,9 +91,14 @@ def _bars(
 ) -> Iterator[str]:
     longest = max((amount for _, amount, _ in rows), default=0.0)
     for label, amount, share in rows:
-        bar = f'<td><span class="bar" style="width:{24 * amount / longest:.2f}em">'
         cells = _row([label, written(amount), share], numbers=(1, 2))
-        yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
+        yield _with_bar(cells, amount / longest)
+
+
+def _with_bar(row: str, share: float) -> str:
+    """Return a row with a bar behind it, of so much of the longest."""
+    bar = f'<td><span class="bar" style="width:{24 * share:.2f}em">'
+    return f"{row.removesuffix('</tr>')}{bar}</span></td></tr>"
 
 
 def _slopes(report: Report) -> Iterator[str]:
@@ -102,14 +106,12 @@ def _slopes(report: Report) -> Iterator[str]:
     found = report.sensitivity
     if found is None or not found.shown:
         return
-    yield f"<h2>{escape(DECIDES)}</h2><table>"
+    yield f"<h2>{escape(found.title)}</h2><table>"
     heading, *rows = found.table
     yield _row(heading, numbers=(2, 3))
     longest = max(slope.size for slope in found.shown)
     for slope, cells in zip(found.shown, rows, strict=True):
-        width = 24 * slope.size / longest
-        bar = f'<td><span class="bar" style="width:{width:.2f}em">'
-        yield f"{_row(cells, numbers=(2, 3)).removesuffix('</tr>')}{bar}</span></td></tr>"
+        yield _with_bar(_row(cells, numbers=(2, 3)), slope.size / longest)
     yield "</table>"
 
 

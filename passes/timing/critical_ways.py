@@ -28,7 +28,7 @@ NO_LAG, STREAM_GAP, GRAPH_GAP, LATENCY = range(4)
 LAGS = 4
 
 _ROUNDING = 1e-12
-"""Paths that differ by less of the time are as long as each other: sums of floats do."""
+"""Paths that differ by less of the time are as long: sums of floats differ by that."""
 _CHUNK = 256
 """Columns that are summed at a time."""
 
@@ -148,7 +148,8 @@ class CriticalWays:
         if not self.last or self.is_one:
             numbers, _ = self.chain
             chosen = numbers[labels[numbers] >= 0]
-            whole = np.bincount(labels[chosen], amounts[chosen], minlength=count)
+            whole: Floats = np.zeros(count)
+            np.add.at(whole, labels[chosen], amounts[chosen])
             return whole, whole
         most, least = np.zeros(count), np.zeros(count)
         present = np.unique(labels[labels >= 0])

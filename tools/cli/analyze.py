@@ -31,6 +31,9 @@ from perfc.tools.request import Request
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
 
+_WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
+"""Formats of nodes and tasks, which say nothing of what decides the time."""
+
 
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
@@ -90,6 +93,12 @@ def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
         write_result(_pipeline(asked[0]), output)
         return 0
     exporter = find_exporter(options["form"], reports=len(asked), path=output)
+    if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
+        msg = (
+            f"--sensitivity: format {options['form']!r} has no place for it; use "
+            "table, json, md or html"
+        )
+        raise UsageError(msg)
     reports = _analyze_all(asked, options)
     document = options["form"] != "table"
     write_result(exporter.export(reports, output), output, document=document)

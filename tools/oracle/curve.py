@@ -117,7 +117,9 @@ class Curve(VerbResult):
         return {"what": self.what, "name": self.name, "pieces": self.rows}
 
     def _text(self) -> str:
-        rows = [(self.name, "from", "to", "bound by", "most of it", "formula", "within")]
+        rows = [
+            (self.name, "from", "to", "bound by", "most of it", "formula", "within")
+        ]
         rows += [
             (
                 f"{piece.low} to {piece.high}",
@@ -135,7 +137,9 @@ class Curve(VerbResult):
 
     def __repr__(self) -> str:
         low, high = self.pieces[0].low, self.pieces[-1].high
-        return f"<Curve {self.what}: {len(self.pieces)} pieces, {self.name} {low}..{high}>"
+        return (
+            f"<Curve {self.what}: {len(self.pieces)} pieces, {self.name} {low}..{high}>"
+        )
 
 
 def curve(state: State, name: object, low: object, high: object) -> Curve:
@@ -166,7 +170,7 @@ def curve(state: State, name: object, low: object, high: object) -> Curve:
 
 def _named(name: object) -> str:
     if not isinstance(name, str) or not name.removeprefix(_DIM):
-        msg = f"Oracle.curve: {name!r} is no size: expected 'batch' or the name of a symbol"
+        msg = f"Oracle.curve: {name!r} is no size: expected 'batch' or a symbol's name"
         raise UsageError(msg)
     return name.removeprefix(_DIM)
 
@@ -219,7 +223,7 @@ class _Looking:
         state = self.state.moved_to(self.state.setting.made(edit))
         solved = Solved.of(state)
         parts = [name for (_, name), part_s in solved.parts_s().items() if part_s]
-        return _Seen(state.time_s * 1e6, solved.bound(), tuple(parts[:_NAMED]))
+        return _Seen(solved.ways.time_s * 1e6, solved.bound(), tuple(parts[:_NAMED]))
 
     def bisect(self) -> list[Diagnostic]:
         """Find the borders between bottlenecks; say which are not found."""
@@ -262,7 +266,10 @@ class _Looking:
         asked = {
             size
             for own in runs
-            for size in np.linspace(own[0], own[-1], _INSIDE + 2).round().astype(int).tolist()
+            for size in np.linspace(own[0], own[-1], _INSIDE + 2)
+            .round()
+            .astype(int)
+            .tolist()
         }
         fresh = sorted(asked - self.seen.keys())
         known = {number: seen.time_us for number, seen in self.seen.items()}
@@ -296,5 +303,7 @@ class _Looking:
 def _quantity(amount_us: float) -> str:
     """Write microseconds with five digits and a unit that fits."""
     size = abs(amount_us)
-    scale, unit = next((s, u) for s, u in (*_UNITS, (1e-3, "ns")) if size >= s or s == _UNITS[-1][0])
+    scale, unit = next(
+        (s, u) for s, u in (*_UNITS, (1e-3, "ns")) if size >= s or s == _UNITS[-1][0]
+    )
     return f"{amount_us / scale:.5g} {unit}"

@@ -20,7 +20,7 @@ from perfc.costmodels.sheets import FIELDS
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
 from perfc.tools.oracle import edits
-from perfc.tools.oracle.solved import Floats, Solved, lags_s
+from perfc.tools.oracle.solved import Floats, Indices, Solved, lags_s
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Slope
 
@@ -126,15 +126,16 @@ class _Field:
 def _whole(field: _Field) -> Slope | None:
     """Return the slope of what is counted: from one more, and from one less."""
     state, before_s = field.solved.state, field.solved.ways.time_s
-    sides: list[float | None] = []
+    slopes: list[float | None] = []
     for number in (field.value + 1, field.value - 1):
         if field.target(number) is None:
-            sides.append(None)
+            slopes.append(None)
             continue
         setting = state.setting.made(edits.Target(**{field.name: number}))
         time_s = state.moved_to(setting).time_s
-        sides.append(math.log(time_s / before_s) / math.log(number / field.value))
-    return field.slope(*sides, ["one more, one less"])
+        slopes.append(math.log(time_s / before_s) / math.log(number / field.value))
+    up, down = slopes
+    return field.slope(up, down, ["one more, one less"])
 
 
 @attrs.frozen(eq=False)
@@ -215,8 +216,9 @@ class _Prices:
         numbers, _ = solved.ways.chain
         tasks = solved.tasks[numbers]
         tasks = tasks[tasks >= 0]
-        bent = tasks[bends[tasks] > 0]
+        bent: Indices = tasks[bends[tasks] > 0]
         if bends[bent].sum() <= _SEEN * solved.ways.time_s:
             return []
-        names = dict.fromkeys(solved.names[task][1] for task in bent.tolist())
+        numbered: list[int] = bent.tolist()
+        names = dict.fromkeys(solved.names[task][1] for task in numbered)
         return [f"another piece within 1 %: {', '.join(names)}"]

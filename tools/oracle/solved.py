@@ -69,9 +69,11 @@ class Solved:
 
     @functools.cached_property
     def tasks(self) -> Indices:
-        """Task of each critical place, -1 for none."""
+        """Task of each critical place, -1 for none; one arrives before it starts."""
         found = np.full(len(self.network) + 1, -1)
-        found[np.array(self.network.places)] = np.arange(len(self.step.duration_s))
+        number = range(len(self.step.duration_s))
+        found[[*map(self.network.arrival, number)]] = number
+        found[np.array(self.network.places)] = number
         tasks: Indices = found[self.ways.places]
         return tasks
 
@@ -88,12 +90,16 @@ class Solved:
         for task, taken_s in stated.items():
             alone_s[task] = taken_s
         own_s, alone = self.own_s, alone_s[self.tasks]
-        return np.divide(own_s, alone, out=np.ones(len(own_s)), where=alone > 0)
+        times: Floats = np.ones(len(own_s))
+        np.divide(own_s, alone, out=times, where=alone > 0)
+        return times
 
     @functools.cached_property
     def names(self) -> list[Name]:
         """Kind and name of each task, host or kernel."""
-        return [name for launches in self.step.hosted for name in _names(launches.graph)]
+        return [
+            name for launches in self.step.hosted for name in _names(launches.graph)
+        ]
 
     def labelled(self, names: list[Name | None]) -> tuple[list[Name], Indices]:
         """Number names of tasks.
@@ -139,7 +145,7 @@ class Solved:
 
 
 def lags_s(target: Target) -> list[float]:
-    """Return the seconds of each kind of lag on a target, as `CriticalWays` has them."""
+    """Return the seconds of each kind of lag on a target, in `CriticalWays`' order."""
     device = target.device
     latency_s = target.runtime.launch_latency_s
     return [0.0, device.stream_gap_s, device.graph_gap_s, latency_s]

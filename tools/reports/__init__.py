@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
     from perfc.tools.reports.sensitivity import Sensitivity, Slope
     from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
-    from perfc.tools.reports.table import DECIDES
     from perfc.tools.reports.texts import columns_text
     from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
@@ -52,14 +51,12 @@ else:
             "results": ("Results", "detail_of", "lone_id", "node_id"),
             "sensitivity": ("Sensitivity", "Slope"),
             "summary": ("LIMITS", "device_limits", "kernel_limit"),
-            "table": ("DECIDES",),
             "texts": ("columns_text",),
             "verb_result": ("VerbResult", "format_json"),
         },
     )
 
 __all__ = [
-    "DECIDES",
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",

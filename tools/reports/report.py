@@ -389,11 +389,7 @@ class Report(VerbResult):
     @property
     def tables(self) -> report_table.Tables:
         """What the report says to people, before it is laid out."""
-        return report_table.report_tables(*self._told, self._slopes)
-
-    @property
-    def _slopes(self) -> list[tuple[str, ...]]:
-        return [] if self.sensitivity is None else self.sensitivity.table
+        return report_table.report_tables(*self._told, self.sensitivity)
 
     def __repr__(self) -> str:
         low_us, high_us = self.interval_us
@@ -402,7 +398,7 @@ class Report(VerbResult):
         return f"<Report {what}: {times}, bound by {self.bound}>"
 
     def _text(self) -> str:
-        return report_table.format_report(*self._told, self._slopes)
+        return report_table.format_report(*self._told, self.sensitivity)
 
     @property
     def _told(self) -> tuple[Json, Device, float]:

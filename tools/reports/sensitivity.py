@@ -70,6 +70,7 @@ class Sensitivity(VerbResult):
     """
 
     schema: ClassVar[str] = "perfc.sensitivity/1"
+    title: ClassVar[str] = "What decides the time (% of it for 1 % of each)"
     what: str
     time_us: float
     slopes: tuple[Slope, ...]
@@ -100,7 +101,9 @@ class Sensitivity(VerbResult):
         found: list[Slope] = []
         for kind in KINDS:
             own = [s for s in self.of(kind) if s.size >= _WORTH_SAYING]
-            kept = [s for s in own if not any(_alike(s.size, sizes.get(f)) for f in s.moves)]
+            kept = [
+                s for s in own if not any(_alike(s.size, sizes.get(f)) for f in s.moves)
+            ]
             found += kept[:_SHOWN]
         return found
 
@@ -117,7 +120,7 @@ class Sensitivity(VerbResult):
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
-        yield f"{self.what}: percent of the time for one percent of"
+        yield f"{self.title}: {self.what}"
         yield from [columns_text(self.table)]
         for remark in self.remarks:
             yield f"{remark.level.value.capitalize()}: {remark.message}"

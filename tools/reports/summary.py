@@ -164,9 +164,7 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
     network = kind == SEGMENT_KINDS.index(SegmentKind.COMM)
     limit = np.where(on_device, device_limits(results.hosted, target)[task], _HOST)
     limit = np.where(network, LIMITS.index("network"), limit)
-    shares = np.bincount(
-        limit, duration_s / results.path.time_s, minlength=len(LIMITS)
-    )
+    shares = np.bincount(limit, duration_s / results.path.time_s, minlength=len(LIMITS))
     return dict(zip(LIMITS, shares.tolist(), strict=True))
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -29,6 +29,9 @@ from perfc.tools.reports.rank_table import (
 )
 from perfc.tools.reports.weak_constants import WEAK_KINDS
 
+if TYPE_CHECKING:
+    from perfc.tools.reports.sensitivity import Sensitivity
+
 Json: TypeAlias = dict[str, Any]
 
 _WIDTH = 96
@@ -36,7 +39,6 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
-DECIDES = "What decides the time (% of it for 1 % of each)"
 _US = 1e6
 _WORTH_FIXING = 0.005
 _WORTH_SAYING = 0.03
@@ -80,8 +82,7 @@ class Tables:
             nothing, if there is only one phase.
         memory_at: Where the peak is: its phase and node.
         ranks: A heading, and a row per class of ranks; or nothing, of one GPU.
-        slopes: A heading, and a row per number that decides the time, those of a kind
-            together; or nothing, if that was not asked for.
+        slopes: What decides the time; None if that was not asked for.
 
     """
 
@@ -95,14 +96,14 @@ class Tables:
     memory: Sequence[tuple[str, int, str]]
     memory_at: str
     ranks: Sequence[tuple[str, ...]]
-    slopes: Sequence[tuple[str, ...]] = ()
+    slopes: Sensitivity | None = None
 
 
 def report_tables(
     report: Json,
     device: Device,
     bound_share: float,
-    slopes: Sequence[tuple[str, ...]] = (),
+    slopes: Sensitivity | None = None,
 ) -> Tables:
     """Return the tables that a `perfc.report/1` shows to people.
 
@@ -110,7 +111,7 @@ def report_tables(
         report: The report.
         device: What it is of.
         bound_share: Share of the critical path spent on what bounds the time.
-        slopes: A heading, and a row per number that decides the time; or nothing.
+        slopes: What decides the time; None if that was not asked for.
 
     """
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
@@ -138,7 +139,7 @@ def format_report(
     report: Json,
     device: Device,
     bound_share: float,
-    slopes: Sequence[tuple[str, ...]] = (),
+    slopes: Sensitivity | None = None,
 ) -> str:
     """Return a `perfc.report/1` as text: the time, where it goes, and why.
 
@@ -163,8 +164,8 @@ def format_report(
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
     if tables.to_fix:
         lines += ["", "What to fix next", *_columns(tables.to_fix, "<<<>>>")]
-    if tables.slopes:
-        lines += ["", DECIDES, *_columns(tables.slopes, "<<>><")]
+    if slopes is not None and slopes.table:
+        lines += ["", slopes.title, *_columns(slopes.table, "<<>><")]
     lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
