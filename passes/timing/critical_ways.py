@@ -164,7 +164,7 @@ class CriticalWays:
 def _sources(
     network: Network, place: int, gap_kinds: Sequence[int]
 ) -> list[tuple[int, float, int]]:
-    """Return what a place waits for: place, seconds of the lag, kind of the lag."""
+    """Return the sources of a place: place, seconds of the lag, kind of the lag."""
     at = place - 1
     found = [(network.previous[at], network.gap_s[at], gap_kinds[place])]
     if network.issue[at]:

@@ -79,7 +79,7 @@ class Piece:
         return f"{_quantity(self.offset_us)} {sign} {slope}"
 
     def time_us(self, number: float) -> float:
-        """Return what the formula says of a number."""
+        """Return the microseconds of a number by the formula."""
         return self.offset_us + self.slope_us * number
 
 
@@ -209,7 +209,7 @@ class _Looking:
     seen: dict[int, _Seen] = attrs.field(factory=dict[int, _Seen], init=False)
 
     def at(self, number: int) -> _Seen:
-        """Return what the step is at a number."""
+        """Return the time and the bottleneck at a number."""
         found = self.seen.get(number)
         if found is None:
             found = self.seen[number] = self._looked(number)

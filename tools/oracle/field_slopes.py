@@ -211,7 +211,7 @@ class _Prices:
         return float(least[0]) / solved.ways.time_s, float(most[0]) / solved.ways.time_s
 
     def _remarks(self, bends: Floats) -> list[str]:
-        """Return what there is to say of prices that bend near by."""
+        """Return remarks on prices that bend near by."""
         solved = self.solved
         numbers, _ = solved.ways.chain
         tasks = solved.tasks[numbers]

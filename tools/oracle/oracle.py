@@ -150,7 +150,7 @@ class Oracle:
         return rank(self._states[-1], candidates)
 
     def sensitivity(self) -> Sensitivity:
-        """Return what decides the time: d ln(time) / d ln(x), the largest first.
+        """Return the slopes of the time: d ln(time) / d ln(x), the largest first.
 
         x is every number of the target's sheet, every cost of the host, every kernel
         and every node. Slopes of durations are exact, from the critical paths: those of

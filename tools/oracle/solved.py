@@ -119,7 +119,7 @@ class Solved:
         return np.array(lags_s(self.step.run.target))
 
     def parts_s(self) -> dict[Name, float]:
-        """Return what one critical path is made of, by name, the longest first."""
+        """Return the parts of one critical path, by name, the longest first."""
         numbers, kinds = self.ways.chain
         names, labels = self.labelled([*self.names])
         timed = numbers[labels[numbers] >= 0]
@@ -130,7 +130,7 @@ class Solved:
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def bound(self) -> str:
-        """Return what limits most of one critical path, as a report says it."""
+        """Return the limit of most of one critical path, as a report says it."""
         numbers, kinds = self.ways.chain
         step, tasks = self.step, self.tasks[numbers]
         limits = np.append(device_limits(step.hosted, step.run.target), 0)

@@ -181,7 +181,7 @@ class Results:
 
 
 def detail_of(graph: LaunchGraph, task: int) -> str:
-    """Return what a report calls a task: see `Results.detail`."""
+    """Return the detail of a task: see `Results.detail`."""
     kind, number = graph.kind[task], graph.kernel[task]
     if kind is TaskKind.CALL:
         return "T4"

@@ -79,7 +79,7 @@ def test_parts_are_the_breakdown(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_slopes_are_what_the_oracle_answers(name: str, data: st.DataObject) -> None:
     """Of any field, kernel or node, a little more and a little less."""
@@ -92,7 +92,7 @@ def test_slopes_are_what_the_oracle_answers(name: str, data: st.DataObject) -> N
     assert slower == pytest.approx(slope.slower, abs=CLOSE)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     batch=st.sampled_from([16, 100, 700, 3000]),
     width=st.sampled_from([16, 48, 64]),
