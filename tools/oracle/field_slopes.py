@@ -20,6 +20,7 @@ from perfc.costmodels.sheets import FIELDS
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
 from perfc.tools.oracle import edits
+from perfc.tools.oracle.memory import Memory
 from perfc.tools.oracle.solved import Floats, Indices, Solved, lags_s
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Slope
@@ -52,12 +53,12 @@ def slopes_of_fields(solved: Solved) -> Iterator[Slope]:
     """
     target = solved.step.run.target
     solved.state.setting.check_source()
-    prices = _Prices.of(solved)
+    scratch, prices = Memory(), _Prices.of(solved)
     for name, value in {_SPEED: 1.0, **target.fields}.items():
         if isinstance(value, str) or not value or name.endswith(_NUMBERED):
             continue
-        whole = FIELDS[name].whole
-        found = (_whole if whole else prices.slope)(_Field(solved, name, value))
+        field = _Field(solved, scratch, name, value)
+        found = _whole(field) if FIELDS[name].whole else prices.slope(field)
         if found is not None:
             yield found
 
@@ -68,12 +69,14 @@ class _Field:
 
     Attributes:
         solved: The step.
+        memory: Targets and prices of one look, which an oracle need not keep.
         name: What it is called.
         value: Its number.
 
     """
 
     solved: Solved
+    memory: Memory
     name: str
     value: float
 
@@ -83,7 +86,7 @@ class _Field:
         try:
             fields = dict(edits.Target(**{self.name: value}).fields)
             overrides = {**setting.overrides, **fields}
-            return setting.memory.target(setting.source, overrides)
+            return self.memory.target(setting.source, overrides)
         except PerfcError:
             return None
 
@@ -131,7 +134,8 @@ def _whole(field: _Field) -> Slope | None:
         if field.target(number) is None:
             slopes.append(None)
             continue
-        setting = state.setting.made(edits.Target(**{field.name: number}))
+        forgetful = attrs.evolve(state.setting, memory=field.memory)
+        setting = forgetful.made(edits.Target(**{field.name: number}))
         time_s = state.moved_to(setting).time_s
         slopes.append(math.log(time_s / before_s) / math.log(number / field.value))
     up, down = slopes
@@ -194,9 +198,9 @@ class _Prices:
         target = field.target(field.value * (1 + share))
         if target is None:
             return None
-        setting, step = self.solved.state.setting, self.solved.step
+        step = self.solved.step
         run = attrs.evolve(step.run, target=target)
-        priced = Step.priced(run, setting.memory, self.launches)
+        priced = Step.priced(run, field.memory, self.launches)
         after = np.array([*priced.duration_s, *lags_s(target)])
         found: Floats = (after - self.before) / share
         found[[*self.solved.state.stated]] = 0.0

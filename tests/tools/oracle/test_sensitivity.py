@@ -289,3 +289,14 @@ def test_it_ends_with_a_schedule() -> None:
         Oracle(
             MODELS["dlrm"][0], "a100", batch=64, pipeline="lower-kernels,kernel-cost"
         )
+
+
+def test_an_oracle_keeps_what_it_has() -> None:
+    """A look at all fields leaves targets and prices of the oracle as they were."""
+    oracle = Oracle(MODELS["dlrm"][0], "a100", batch=64)
+    memory = oracle._states[-1].setting.memory  # noqa: SLF001 - what it keeps
+    before = {name: dict(kernels) for name, kernels in memory.prices.items()}
+    found = oracle.sensitivity()
+
+    assert before == memory.prices
+    assert found.slopes == oracle.sensitivity().slopes
