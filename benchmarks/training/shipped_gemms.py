@@ -219,7 +219,7 @@ def _errors(rows: Sequence[GemmRows], parameters: GemmParameters) -> Errors:
         np.concatenate([part.predicted_s(parameters) for part in rows]),
         np.concatenate([part.measured_s for part in rows]),
     )
-    assert found is not None  # noqa: S101 - samples are not empty
+    assert found is not None  # samples are not empty
     return found
 
 
@@ -233,7 +233,7 @@ def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) ->
         predicted_s.append(sample.timed_s(kernel_s))
     measured_s = [part.of(TEST).measured_s for part in parts]
     errors = errors_of(np.concatenate(predicted_s), np.concatenate(measured_s))
-    assert errors is not None  # noqa: S101 - samples are not empty
+    assert errors is not None  # samples are not empty
     return errors.mape
 
 
