@@ -294,7 +294,8 @@ def test_it_ends_with_a_schedule() -> None:
 def test_an_oracle_keeps_what_it_has() -> None:
     """A look at all fields leaves targets and prices of the oracle as they were."""
     oracle = Oracle(MODELS["dlrm"][0], "a100", batch=64)
-    memory = oracle._states[-1].setting.memory  # noqa: SLF001 - what it keeps
+    state = oracle._states[-1]  # pyright: ignore[reportPrivateUsage]
+    memory = state.setting.memory
     before = {name: dict(kernels) for name, kernels in memory.prices.items()}
     found = oracle.sensitivity()
 
