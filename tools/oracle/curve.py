@@ -302,8 +302,6 @@ class _Looking:
 
 def _quantity(amount_us: float) -> str:
     """Write microseconds with five digits and a unit that fits."""
-    size = abs(amount_us)
-    scale, unit = next(
-        (s, u) for s, u in (*_UNITS, (1e-3, "ns")) if size >= s or s == _UNITS[-1][0]
-    )
+    fitting = (one for one in _UNITS if abs(amount_us) >= one[0])
+    scale, unit = next(fitting, _UNITS[-1])
     return f"{amount_us / scale:.5g} {unit}"
