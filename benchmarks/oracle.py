@@ -155,6 +155,13 @@ def settings_of(name: str, oracle: Oracle) -> Iterator[Times]:
         for _ in range(4):
             call()
         yield f"{name}: {what}", each(call, 24)
+    yield f"{name}: what decides the time", each(oracle.sensitivity, 3)
+    yield f"{name}: the time over 1..65536", each(lambda: curve(oracle), 3)
+
+
+def curve(oracle: Oracle) -> object:
+    """Return the time over the batch, every size worked out anew."""
+    return fresh(oracle).curve("batch", 1, 65536)
 
 
 def fresh(oracle: Oracle, *, prices: bool = False) -> Oracle:

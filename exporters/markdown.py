@@ -52,6 +52,10 @@ def _document(report: Report) -> Iterator[str]:
     if tables.to_fix:
         yield from ("", "### What to fix next", "")
         yield from _table(tables.to_fix[0], tables.to_fix[1:], "lllrrr")
+    slopes = tables.slopes
+    if slopes is not None and slopes.table:
+        yield from ("", f"### {slopes.title}", "")
+        yield from _table(slopes.table[0], slopes.table[1:], "llrrl")
     yield from _remarks(report.diagnostics)
 
 

@@ -56,6 +56,7 @@ REMAINING = MappingProxyType(
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
         "tools/reports/nodes.py": ({1.645}, "quantile of the normal distribution"),
         "tools/reports/numbers.py": ({0.9995, 9.995, 99.95}, _SHOWN),
+        "tools/reports/sensitivity.py": ({0.0005}, _SHOWN),
         "tools/reports/table.py": ({0.005, 0.03}, _SHOWN),
         "tools/reports/variants.py": ({0.02}, _SHOWN),
     }

@@ -77,6 +77,7 @@ def _section(report: Report) -> Iterator[str]:
         yield "<h2>What to fix next</h2><table>"
         yield from (_row(row, numbers=(3, 4, 5)) for row in tables.to_fix)
         yield "</table>"
+    yield from _slopes(report)
     yield "<h2>Timeline</h2>"
     yield from timeline(report)
     yield "<h2>Nodes</h2>"
@@ -90,9 +91,28 @@ def _bars(
 ) -> Iterator[str]:
     longest = max((amount for _, amount, _ in rows), default=0.0)
     for label, amount, share in rows:
-        bar = f'<td><span class="bar" style="width:{24 * amount / longest:.2f}em">'
         cells = _row([label, written(amount), share], numbers=(1, 2))
-        yield f"{cells.removesuffix('</tr>')}{bar}</span></td></tr>"
+        yield _with_bar(cells, amount / longest)
+
+
+def _with_bar(row: str, share: float) -> str:
+    """Return a row with a bar behind it, of so much of the longest."""
+    bar = f'<td><span class="bar" style="width:{24 * share:.2f}em">'
+    return f"{row.removesuffix('</tr>')}{bar}</span></td></tr>"
+
+
+def _slopes(report: Report) -> Iterator[str]:
+    """Return a bar for each number that decides the time, if that was asked for."""
+    found = report.sensitivity
+    if found is None or not found.shown:
+        return
+    yield f"<h2>{escape(found.title)}</h2><table>"
+    heading, *rows = found.table
+    yield _row(heading, numbers=(2, 3))
+    longest = max(slope.size for slope in found.shown)
+    for slope, cells in zip(found.shown, rows, strict=True):
+        yield _with_bar(_row(cells, numbers=(2, 3)), slope.size / longest)
+    yield "</table>"
 
 
 def _row(cells: Iterable[str], numbers: Sequence[int]) -> str:

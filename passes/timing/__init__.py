@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from perfc.passes.timing.contention import Competition, solve_contended
     from perfc.passes.timing.critical_path import CriticalPath
+    from perfc.passes.timing.critical_ways import LAGS, CriticalWays
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
@@ -59,6 +60,7 @@ else:
             "blocks": ("Amount", "Lag", "Lags", "solve_columns"),
             "contention": ("Competition", "solve_contended"),
             "critical_path": ("CriticalPath",),
+            "critical_ways": ("CriticalWays", "LAGS"),
             "demands": ("demands_of",),
             "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
@@ -106,11 +108,13 @@ else:
     )
 
 __all__ = [
+    "LAGS",
     "TIMELINE",
     "Amount",
     "Change",
     "Competition",
     "CriticalPath",
+    "CriticalWays",
     "ErrorFactors",
     "ErrorParts",
     "KernelCost",

@@ -51,7 +51,8 @@ class Network:
     @classmethod
     def of(cls, timeline: Timeline) -> Network:
         """Return the network of a timeline."""
-        if all(not group for _, group in timeline.stages):
+        # Otherwise tasks wait for others behind them in their table.
+        if all(isinstance(own, range) and not group for own, group in timeline.stages):
             return cls(
                 range(1, len(timeline) + 1),
                 [task + 1 for task in timeline.previous],
@@ -78,6 +79,11 @@ class Network:
         for place, second in zip(self.places, duration_s, strict=True):
             seconds[place] = second
         return seconds
+
+    def arrival(self, task: int) -> int:
+        """Return the place that waits for the task before: not that of a meeting."""
+        place = self.places[task]
+        return self.arrivals.get(place, place)
 
     def ends_s(
         self, seconds: list[float], known: list[float] | None = None, first: int = 1

@@ -31,6 +31,9 @@ from perfc.tools.request import Request
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
 
+_WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
+"""Formats of nodes and tasks, which say nothing of what decides the time."""
+
 
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
@@ -49,6 +52,12 @@ EXIT_OUT_OF_MEMORY = 5
     "--strict",
     is_flag=True,
     help="Exit 4 if an op is not modelled, 5 if the model does not fit.",
+)
+@click.option(
+    "--sensitivity",
+    is_flag=True,
+    help="Say what decides the time: by how much it follows each number of the target, "
+    "each kernel and each cost of the host.",
 )
 @click.option(
     "--format",
@@ -84,6 +93,12 @@ def analyze(model: str, **options: Any) -> int:
         write_result(_pipeline(asked[0]), output)
         return 0
     exporter = find_exporter(options["form"], reports=len(asked), path=output)
+    if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
+        msg = (
+            f"--sensitivity: format {options['form']!r} has no place for it; use "
+            "table, json, md or html"
+        )
+        raise UsageError(msg)
     reports = _analyze_all(asked, options)
     document = options["form"] != "table"
     write_result(exporter.export(reports, output), output, document=document)
@@ -105,9 +120,17 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
         report_on(attrs.evolve(loaded, target=target, remarks=one.remarks))
         for one, target in zip(asked, targets, strict=True)
     ]
+    if options["sensitivity"]:
+        reports = [*map(_with_sensitivity, reports, asked)]
     if options["verbose"]:
         log_timing(timing)
     return reports
+
+
+def _with_sensitivity(report: Report, asked: Request) -> Report:
+    from perfc.tools.oracle import sensitivity_of
+
+    return attrs.evolve(report, sensitivity=sensitivity_of(report.run, asked))
 
 
 def _exit_code(reports: Sequence[Report]) -> int:

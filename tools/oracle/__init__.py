@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Target,
     )
     from perfc.tools.oracle.oracle import Oracle
+    from perfc.tools.oracle.sensitivity import sensitivity_of
 else:
     __getattr__ = door(
         __name__,
@@ -37,6 +38,7 @@ else:
                 "Target",
             ),
             "oracle": ("Oracle",),
+            "sensitivity": ("sensitivity_of",),
         },
     )
 
@@ -52,4 +54,5 @@ __all__ = [
     "Replace",
     "Shard",
     "Target",
+    "sensitivity_of",
 ]

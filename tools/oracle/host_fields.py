@@ -142,14 +142,8 @@ class HostFields:
         for kind, name in ((1, "stream_gap_s"), (2, "graph_gap_s")):
             for task, gap in enumerate(step.gap_kinds if name in amounts else ()):
                 if gap == kind:
-                    gaps[_arrival(network, task)] = amounts[name]
+                    gaps[network.arrival(task)] = amounts[name]
         return Lags(gaps, amounts.get("latency_s", network.latency_s))
-
-
-def _arrival(network: Network, task: int) -> int:
-    """Return the place that waits for the task before: not that of a meeting."""
-    place = network.places[task]
-    return network.arrivals.get(place, place)
 
 
 def _columns(state: State, name: str, values: NDArray[Any]) -> dict[str, Floats | None]:

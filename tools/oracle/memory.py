@@ -121,7 +121,7 @@ class RememberedCost(KernelCost):
         """Return the costs of kernels."""
         known = self.memory.prices_of(target)
         missing = [kernel for kernel in kernels if kernel not in known]
-        if missing:
+        if missing or not kernels:
             found = price(missing, target, models)
             known.update(zip(missing, _rows(found), strict=True))
             if len(missing) == len(kernels):

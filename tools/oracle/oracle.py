@@ -18,7 +18,8 @@ from perfc.tools.request import AnalyzeOptions, Request
 if TYPE_CHECKING:
     from perfc.costmodels import Target
     from perfc.tools.models import Model
-    from perfc.tools.reports import Report
+    from perfc.tools.oracle.curve import Curve
+    from perfc.tools.reports import Report, Sensitivity
 
 _US = 1e6
 """Microseconds in a second."""
@@ -147,6 +148,44 @@ class Oracle:
 
         """
         return rank(self._states[-1], candidates)
+
+    def sensitivity(self) -> Sensitivity:
+        """Return the slopes of the time: d ln(time) / d ln(x), the largest first.
+
+        x is every number of the target's sheet, every cost of the host, every kernel
+        and every node. Slopes of durations are exact, from the critical paths: those of
+        the host and of kernels sum to 1. Those of the sheet are differences of prices.
+        Where the time bends, both directions are told apart, and a remark says why.
+
+        Raises:
+            PerfcError: a cost model is at fault.
+
+        """
+        from perfc.tools.oracle.sensitivity import sensitivity
+
+        return sensitivity(self._states[-1])
+
+    def curve(self, name: str, low: int, high: int) -> Curve:
+        """Return the time over a size, in pieces along which one bottleneck decides.
+
+            oracle.curve("batch", 1, 65536).pieces[0].formula
+
+        A formula is the line through both ends of its piece, where it is exact;
+        `deviation` says how far the time is off it inside.
+
+        Args:
+            name: `batch`, or a symbol of the model.
+            low: The smallest number.
+            high: The largest number.
+
+        Raises:
+            UsageError: the model has no such size, or the range is none.
+            PerfcError: as `perfc.analyze` of the model at a size does.
+
+        """
+        from perfc.tools.oracle.curve import curve
+
+        return curve(self._states[-1], name, low, high)
 
     def explain(self, *asked: edits.Edit) -> str:
         """Return how `ask` answers: what is worked out again, and why.

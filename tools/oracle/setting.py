@@ -184,13 +184,13 @@ class Setting:
         source, overrides = edit.name or self.source, dict(edit.fields)
         if not edit.name:
             overrides = {**self.overrides, **overrides}
-            self._check_source()
+            self.check_source()
         target = self.memory.target(source, overrides)
         check_run(self.run.model, self.run.runtime, target)
         run = attrs.evolve(self.run, target=target)
         return attrs.evolve(self, run=run, source=source, overrides=overrides, anew="")
 
-    def _check_source(self) -> None:
+    def check_source(self) -> None:
         """Refuse to set fields of a target that cannot be read again.
 
         Raises:

@@ -16,10 +16,12 @@ from perfc.passes.facts import (
     SCHEDULE,
     SUSTAINED,
     HostedLaunches,
+    Schedule,
 )
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
+    TIMELINE,
     Network,
     StreamSchedule,
     TimeConstants,
@@ -181,10 +183,22 @@ class Step:
             PerfcError: a pass refuses the model.
 
         """
+        return max(self.shared(stated)[1].end_s, default=0.0)
+
+    def shared(self, stated: Mapping[int, float]) -> tuple[Timeline, Schedule]:
+        """Return the schedule, and who waits for whom, as tasks slow each other down.
+
+        Args:
+            stated: Seconds of some tasks, by flat number.
+
+        Raises:
+            PerfcError: a pass refuses the model.
+
+        """
         place, _ = _schedule_of(self.run.passes)
         passes = self._passes(stated)[: place + 1]
         analysis = attrs.evolve(self.run, passes=passes).ran()
-        return max(analysis.get(SCHEDULE).end_s, default=0.0)
+        return analysis.get(TIMELINE), analysis.get(SCHEDULE)
 
     def report(self, stated: Mapping[int, float]) -> Report:
         """Return the report of the step with durations of some tasks set.

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
-    from perfc.tools.reports.results import Results, lone_id, node_id
-    from perfc.tools.reports.summary import kernel_limit
+    from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
+    from perfc.tools.reports.sensitivity import Sensitivity, Slope
+    from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
     from perfc.tools.reports.texts import columns_text
     from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
@@ -47,14 +48,16 @@ else:
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
-            "results": ("Results", "lone_id", "node_id"),
-            "summary": ("kernel_limit",),
+            "results": ("Results", "detail_of", "lone_id", "node_id"),
+            "sensitivity": ("Sensitivity", "Slope"),
+            "summary": ("LIMITS", "device_limits", "kernel_limit"),
             "texts": ("columns_text",),
             "verb_result": ("VerbResult", "format_json"),
         },
     )
 
 __all__ = [
+    "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
     "PAGE_SCRIPT",
@@ -63,11 +66,15 @@ __all__ = [
     "PricedPlan",
     "Report",
     "Results",
+    "Sensitivity",
+    "Slope",
     "VerbResult",
     "bubble_s",
     "columns_text",
     "compared",
     "comparison_text",
+    "detail_of",
+    "device_limits",
     "find_exporter",
     "format_bytes",
     "format_json",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from perfc.passes.timing import TimeErrors
+    from perfc.tools.reports.sensitivity import Sensitivity
 
 Json: TypeAlias = Any
 OUT_OF_MEMORY = "out-of-memory"
@@ -53,12 +54,14 @@ class Report(VerbResult):
     Attributes:
         run: What was run: the model, the target and the passes.
         analysis: The facts that the run found.
+        sensitivity: What decides the time, if that was asked for.
 
     """
 
     schema: ClassVar[str] = "perfc.report/1"
     run: Run
     analysis: Analysis
+    sensitivity: Sensitivity | None = None
 
     @property
     def model(self) -> Model:
@@ -114,6 +117,8 @@ class Report(VerbResult):
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What there is to say about the model and the analysis."""
         remarks = self.analysis.diagnostics
+        if self.sensitivity is not None:
+            remarks = (*remarks, *self.sensitivity.diagnostics)
         needed = self.memory_use.peak_bytes
         usable = self.target.device.memory.usable_bytes
         if needed <= usable:
@@ -308,8 +313,10 @@ class Report(VerbResult):
 
     def _sections(self) -> Json:
         """Return the sections of tables: none is as long as the critical path."""
+        slopes = self.sensitivity
         return {
             **self.header,
+            **({} if slopes is None else {"sensitivity": slopes.rows}),
             "ranks": self.ranks,
             "breakdown": self.breakdown,
             "nodes": self.nodes,
@@ -382,7 +389,7 @@ class Report(VerbResult):
     @property
     def tables(self) -> report_table.Tables:
         """What the report says to people, before it is laid out."""
-        return report_table.report_tables(*self._told)
+        return report_table.report_tables(*self._told, self.sensitivity)
 
     def __repr__(self) -> str:
         low_us, high_us = self.interval_us
@@ -391,7 +398,7 @@ class Report(VerbResult):
         return f"<Report {what}: {times}, bound by {self.bound}>"
 
     def _text(self) -> str:
-        return report_table.format_report(*self._told)
+        return report_table.format_report(*self._told, self.sensitivity)
 
     @property
     def _told(self) -> tuple[Json, Device, float]:

@@ -129,13 +129,7 @@ class Results:
         as `h2d`; a synchronisation goes by the name of its call.
         """
         rank, index = self.place(task)
-        graph = self.hosted[rank].graph
-        kind, number = graph.kind[index], graph.kernel[index]
-        if kind is TaskKind.CALL:
-            return "T4"
-        if number >= 0 and (kind is not TaskKind.COPY or not graph.detail[index]):
-            return graph.kernels[number].op
-        return graph.detail[index] or kind.value
+        return detail_of(self.hosted[rank].graph, index)
 
     def price(self, rank: int, task: int) -> Price:
         """Return where the duration of a task of a rank class comes from."""
@@ -184,6 +178,16 @@ class Results:
     def on_path(self) -> frozenset[int]:
         """Flat numbers of the tasks on the critical path."""
         return frozenset(self.path.segment_table.task.tolist())
+
+
+def detail_of(graph: LaunchGraph, task: int) -> str:
+    """Return the detail of a task: see `Results.detail`."""
+    kind, number = graph.kind[task], graph.kernel[task]
+    if kind is TaskKind.CALL:
+        return "T4"
+    if number >= 0 and (kind is not TaskKind.COPY or not graph.detail[task]):
+        return graph.kernels[number].op
+    return graph.detail[task] or kind.value
 
 
 def node_id(graph: LaunchGraph, op: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from perfc.costmodels import Target
 from perfc.ir import Kernel, LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import task_mask
-from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
+from perfc.passes.facts import SEGMENT_KINDS, HostedLaunches, SegmentKind
 from perfc.passes.timing import finish_s, kernel_numbers
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
@@ -22,8 +22,9 @@ from perfc.tools.reports.weak_constants import weakest_constant
 
 Json: TypeAlias = dict[str, Any]
 US = 1e6
-_LIMITS = ("host", "compute", "memory", "network")
-_HOST = _LIMITS.index("host")
+LIMITS = ("host", "compute", "memory", "network")
+"""What can limit the time."""
+_HOST = LIMITS.index("host")
 _FLOATS = ("fp", "bf", "nvfp")
 _ON_DEVICE = frozenset({SegmentKind.KERNEL, SegmentKind.COPY, SegmentKind.IDLE})
 
@@ -161,23 +162,23 @@ def bound_shares(results: Results, target: Target) -> dict[str, float]:
     kind, task, _, duration_s = results.path.segment_table
     on_device = np.isin(kind, [SEGMENT_KINDS.index(k) for k in _ON_DEVICE])
     network = kind == SEGMENT_KINDS.index(SegmentKind.COMM)
-    limit = np.where(on_device, _device_limits(results, target)[task], _HOST)
-    limit = np.where(network, _LIMITS.index("network"), limit)
-    shares = np.bincount(
-        limit, duration_s / results.path.time_s, minlength=len(_LIMITS)
-    )
-    return dict(zip(_LIMITS, shares.tolist(), strict=True))
+    limit = np.where(on_device, device_limits(results.hosted, target)[task], _HOST)
+    limit = np.where(network, LIMITS.index("network"), limit)
+    shares = np.bincount(limit, duration_s / results.path.time_s, minlength=len(LIMITS))
+    return dict(zip(LIMITS, shares.tolist(), strict=True))
 
 
-def _device_limits(results: Results, target: Target) -> NDArray[np.int64]:
-    """Return the number of the limit of each task that runs on the device."""
+def device_limits(
+    hosted: Sequence[HostedLaunches], target: Target
+) -> NDArray[np.int64]:
+    """Return the place in `LIMITS` of what limits each task, if on the device."""
     limits: list[NDArray[np.int64]] = []
-    for hosted in results.hosted:
-        kernels = hosted.graph.kernels
+    for launches in hosted:
+        kernels = launches.graph.kernels
         # The last one, which -1 finds, is for a task that only states its time.
         names = [*(kernel_limit(kernel, target) for kernel in kernels), "compute"]
-        numbers = np.array([_LIMITS.index(name) for name in names])
-        limits.append(numbers[kernel_numbers(hosted.graph)])
+        numbers = np.array([LIMITS.index(name) for name in names])
+        limits.append(numbers[kernel_numbers(launches.graph)])
     return np.concatenate(limits)
 
 

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -28,6 +28,9 @@ from perfc.tools.reports.rank_table import (
     world_size,
 )
 from perfc.tools.reports.weak_constants import WEAK_KINDS
+
+if TYPE_CHECKING:
+    from perfc.tools.reports.sensitivity import Sensitivity
 
 Json: TypeAlias = dict[str, Any]
 
@@ -79,6 +82,7 @@ class Tables:
             nothing, if there is only one phase.
         memory_at: Where the peak is: its phase and node.
         ranks: A heading, and a row per class of ranks; or nothing, of one GPU.
+        slopes: What decides the time; None if that was not asked for.
 
     """
 
@@ -92,15 +96,22 @@ class Tables:
     memory: Sequence[tuple[str, int, str]]
     memory_at: str
     ranks: Sequence[tuple[str, ...]]
+    slopes: Sensitivity | None = None
 
 
-def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
+def report_tables(
+    report: Json,
+    device: Device,
+    bound_share: float,
+    slopes: Sensitivity | None = None,
+) -> Tables:
     """Return the tables that a `perfc.report/1` shows to people.
 
     Args:
         report: The report.
         device: What it is of.
         bound_share: Share of the critical path spent on what bounds the time.
+        slopes: What decides the time; None if that was not asked for.
 
     """
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
@@ -115,6 +126,7 @@ def report_tables(report: Json, device: Device, bound_share: float) -> Tables:
         memory_rows(report),
         memory_place(report),
         rank_rows(report),
+        slopes,
     )
 
 
@@ -123,12 +135,17 @@ def name_of(device: Device) -> str:
     return "device" if device.synchronous else "GPU"
 
 
-def format_report(report: Json, device: Device, bound_share: float) -> str:
+def format_report(
+    report: Json,
+    device: Device,
+    bound_share: float,
+    slopes: Sensitivity | None = None,
+) -> str:
     """Return a `perfc.report/1` as text: the time, where it goes, and why.
 
     The arguments are those of `report_tables`.
     """
-    tables = report_tables(report, device, bound_share)
+    tables = report_tables(report, device, bound_share, slopes)
     time_us = report["summary"]["time_us"]
     lines = [*_wrapped(tables.title), ""]
     for label, value, remark in tables.headline:
@@ -147,6 +164,8 @@ def format_report(report: Json, device: Device, bound_share: float) -> str:
     lines += _columns(tables.top_ops, "<<<>><") or ["  none"]
     if tables.to_fix:
         lines += ["", "What to fix next", *_columns(tables.to_fix, "<<<>>>")]
+    if slopes is not None and slopes.table:
+        lines += ["", slopes.title, *_columns(slopes.table, "<<>><")]
     lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
