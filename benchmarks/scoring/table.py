@@ -1,0 +1,114 @@
+"""The table of `make accuracy`: to read, in Markdown, and in the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfc.tools.reports.texts import columns_text
+from scoring.committed import Committed, Verdict
+from scoring.figures import Beside, Line
+from scoring.group import KINDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"accuracy": ROOT / "docs/accuracy.md", "evidence": ROOT / "docs/evidence.md"}
+"""Documents with a table: of families of lines, and of all lines."""
+
+BEGIN, END = "<!-- make accuracy: begin -->", "<!-- make accuracy: end -->"
+
+_FIGURES = ("mape", "gmae", "p90", "max", "bias", "inside", "width")
+_HEADER = (
+    "MAPE",
+    "GMAE",
+    "p90",
+    "max",
+    "bias",
+    "in 90 %",
+    "width",
+    "others, same rows",
+)
+
+
+def text_table(found: Sequence[Verdict]) -> str:
+    """Return the table with verdicts, and below it what fails."""
+    header = ("unseen", "what", "n", *_HEADER, "committed MAPE", "")
+    rows = [header, *(_verdict_cells(one) for one in found)]
+    reasons = [f"{one.word}: {one.reason()}" for one in found if one.fails]
+    return "\n".join([columns_text(rows), "", *reasons]).rstrip() + "\n"
+
+
+def _verdict_cells(one: Verdict) -> tuple[str, ...]:
+    committed = ""
+    if one.committed is not None:
+        mape, noise = one.committed.figures["mape"], one.committed.noise["mape"]
+        committed = f"{percent(mape)} ± {percent(noise)}"
+    line = one.line
+    return (line.kind, line.what, f"{line.rows:,}", *_cells(line), committed, one.word)
+
+
+def markdown_table(lines: Sequence[Line]) -> str:
+    """Return a table in Markdown."""
+    rule = "|---|---|" + "--:|" * 8 + "---|"
+    head = "| " + " | ".join(("unseen", "what", "n", *_HEADER)) + " |"
+    rows = (
+        "| "
+        + " | ".join((line.kind, line.what, f"{line.rows:,}", *_cells(line)))
+        + " |"
+        for line in lines
+    )
+    return "\n".join([head, rule, *rows])
+
+
+def short(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of the short table: of a family of several only the whole."""
+    wholes = {(line.kind, line.what) for line in lines if not line.family}
+    return [
+        line
+        for line in lines
+        if not line.family or (line.kind, line.family) not in wholes
+    ]
+
+
+def long(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of families, one by one."""
+    few = {line.key for line in short(lines)}
+    return [line for line in lines if line.key not in few]
+
+
+def write_pages(committed: Committed) -> None:
+    """Put the tables into the documents, between their marks."""
+    for name, path in PAGES.items():
+        page = path.read_text(encoding="utf-8")
+        path.write_text(with_table(page, name, committed), encoding="utf-8")
+
+
+def with_table(page: str, name: str, committed: Committed) -> str:
+    """Return a document with the table of today."""
+    lines = short(committed.lines) if name == "accuracy" else long(committed.lines)
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{markdown_table(lines)}\n{END}{after}"
+
+
+def kinds_text() -> Iterator[str]:
+    """Yield a line a kind of unseen."""
+    for name, what in KINDS.items():
+        yield f"{name}: {what}"
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    numbers = (line.figures.get(name) for name in _FIGURES)
+    others = "; ".join(map(_beside, line.beside))
+    return (*("" if n is None else percent(n) for n in numbers), others)
+
+
+def _beside(one: Beside) -> str:
+    if one.statistic == "mape":
+        return f"{one.name} {percent(one.value)}"
+    own = f"{one.statistic}, perfc {percent(one.own)}"
+    return f"{one.name} {percent(one.value)} ({own})"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent."""
+    return f"{share:.1%}".replace("%", " %")
