@@ -6,8 +6,8 @@
 DATA is a folder of public measurements (`../shared/data`). Every line of the table is
 of rows that no fit has seen, by what of them is unseen: a size, a session, a board, an
 architecture, a model, a whole step, a trace. A figure that is worse than the one in
-`accuracy.json` by more than its noise (`scoring.figures`), and a line that is not scored
-any more, are named, and the exit code is 1.
+`accuracy.json` by more than its noise (`scoring.figures`), and a line that is not
+scored any more, are named, and the exit code is 1.
 
 `--only` takes a kind of unseen or the name of a scorer;
 `--quick` leaves out scorers that fit networks, which take most of the time. `--keep`
@@ -76,7 +76,10 @@ _STEPS = "end_to_end"
 _TRACES = "traces"
 
 SCORERS: Mapping[str, Scorer] = {
-    "sizes": Scorer(("size",), "kernels:of_sizes", "measurements", fits_networks=True),
+    "sizes": Scorer(("size",), "kernels:of_sizes", "measurements"),
+    "networks": Scorer(
+        ("size",), "kernels:of_networks", "measurements", fits_networks=True
+    ),
     "collectives": Scorer(
         ("size", "architecture"), "collectives:of_collectives", "measurements"
     ),
@@ -180,6 +183,20 @@ def lines_of(name: str, scorer: Scorer, data: Path, keep: Path | None) -> list[L
     return lines
 
 
+def scored(scorers: Mapping[str, Scorer], data: Path, keep: Path | None) -> list[Line]:
+    """Return the lines of some scorers, in the order of the table.
+
+    Raises:
+        PerfcError: a folder or file of measurements is not there.
+
+    """
+    if not data.is_dir():
+        msg = f"{data}: no such folder; DATA=folder names the measurements"
+        raise PerfcError(msg)
+    every = (lines_of(name, one, data, keep) for name, one in scorers.items())
+    return in_order([line for lines in every for line in lines])
+
+
 def compare(
     now: Sequence[Line], names: Sequence[str], path: Path, *, form: str, write: bool
 ) -> int:
@@ -210,18 +227,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write accuracy.json")
     parser.add_argument("--format", choices=[*FORMATS], default="table")
     options = parser.parse_args(arguments)
+    form, write = options.format, options.write
     try:
         scorers = chosen(options.only, quick=options.quick)
-        if not options.data.is_dir():
-            msg = f"{options.data}: no such folder; DATA=folder names the measurements"
-            raise PerfcError(msg)
-        now = [
-            line
-            for name, scorer in scorers.items()
-            for line in lines_of(name, scorer, options.data, options.keep)
-        ]
-        form, write = options.format, options.write
-        return compare(in_order(now), [*scorers], COMMITTED, form=form, write=write)
+        now = scored(scorers, options.data, options.keep)
+        return compare(now, [*scorers], COMMITTED, form=form, write=write)
     except PerfcError as error:
         print(f"accuracy: error: {error}", file=sys.stderr)
         return error.exit_code

@@ -33,26 +33,26 @@ Chosen = Callable[[WholeStep], bool]
 def of_lin_iterations(data: Path) -> Iterator[Group]:
     """Yield training iterations of DLRM and CNNs on a V100 (Lin et al.)."""
     steps = list(lin_iterations(data / "end_to_end"))
-    yield _group("DLRM, V100", [step for step in steps if step.kind == "DLRM"])
+    yield group_of("DLRM, V100", [step for step in steps if step.kind == "DLRM"])
     cnns = [step for step in steps if step.kind == "CNN"]
-    yield _group("CNNs, V100", cnns)
+    yield group_of("CNNs, V100", cnns)
     kept = [
         s for s in cnns if (s.row["model"], s.row["batch_size"]) != lin_steps.DOUBTED
     ]
-    yield _group("CNNs, V100, without a doubted row", kept)
+    yield group_of("CNNs, V100, without a doubted row", kept)
 
 
 def of_transformers(data: Path) -> Iterator[Group]:
     """Yield whole transformers in fp32 (NeuSight), by GPU and mode."""
     steps = list(transformers(data / "end_to_end"))
-    yield _group("transformers fp32", steps)
+    yield group_of("transformers fp32", steps)
     clean = [step for step in steps if step.row["label_clean"] == "True"]
-    yield _group("transformers fp32, clean labels", clean)
+    yield group_of("transformers fp32, clean labels", clean)
     modes = {"inf": "inference", "train": "training"}
     names = [f"{s.row['target']}, {modes[s.row['mode']]}" for s in steps]
     for name in sorted(set(names)):
         mine = [s for s, other in zip(steps, names, strict=True) if other == name]
-        yield _group(f"transformers fp32, {name}", mine)
+        yield group_of(f"transformers fp32, {name}", mine)
 
 
 def of_language_models(data: Path) -> Iterator[Group]:
@@ -70,13 +70,13 @@ def of_language_models(data: Path) -> Iterator[Group]:
             step for step, one in zip(steps, asked, strict=True) if one.is_long == long
         ]
         h100 = [step for step in mine if step.row["id"] not in seconds]
-        yield _group(f"MPT on H100, {text}", h100)
+        yield group_of(f"MPT on H100, {text}", h100)
         apart = [
             _at(step, seconds[step.row["id"]]) for step in mine if step not in h100
         ]
-        yield _group(f"MPT on A100, {text}", apart, kind="model")
+        yield group_of(f"MPT on A100, {text}", apart, kind="model")
     others = [step for step in found if step not in steps]
-    yield _group("MPT, steps at the limit of memory", others)
+    yield group_of("MPT, steps at the limit of memory", others)
 
 
 def _at(step: WholeStep, seconds: float) -> WholeStep:
@@ -97,8 +97,8 @@ def of_megatron(data: Path) -> Iterator[Group]:
     for name, pairs in groups.items():
         yield Group.of_pairs("model", f"Megatron-LM, A100: {name}", pairs)
     none = dict.fromkeys(machines, megatron_steps.Machine())
-    pairs = megatron_steps.pairs_by_group(steps, none).values()
-    unfitted = [pair for each in pairs for pair in each]
+    without = megatron_steps.pairs_by_group(steps, none)
+    unfitted = [pair for pairs in without.values() for pair in pairs]
     yield Group.of_pairs(WHOLE, "Megatron-LM, A100, nothing fitted", unfitted)
 
 
@@ -145,7 +145,8 @@ def _of_pairs(kind: str, name: str, pairs: Sequence[Pair]) -> Group:
     return Group(kind, name, time - measured, time - low, high - time)
 
 
-def _group(name: str, steps: Sequence[WholeStep], kind: str = WHOLE) -> Group:
+def group_of(name: str, steps: Sequence[WholeStep], kind: str = WHOLE) -> Group:
+    """Return whole steps as a group, with their intervals."""
     columns = [(s.time_us, s.measured_us, s.low_us, s.high_us) for s in steps]
     time, measured, low, high = np.log(np.array(columns)).T
     return Group(kind, name, time - measured, time - low, high - time)

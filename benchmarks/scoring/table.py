@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from perfc.tools.reports.texts import columns_text
 from scoring.committed import Committed, Verdict
 from scoring.figures import Beside, Line
-from scoring.group import KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = {"accuracy": ROOT / "docs/accuracy.md", "evidence": ROOT / "docs/evidence.md"}
@@ -88,12 +87,6 @@ def with_table(page: str, name: str, committed: Committed) -> str:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{markdown_table(lines)}\n{END}{after}"
-
-
-def kinds_text() -> Iterator[str]:
-    """Yield a line a kind of unseen."""
-    for name, what in KINDS.items():
-        yield f"{name}: {what}"
 
 
 def _cells(line: Line) -> tuple[str, ...]:

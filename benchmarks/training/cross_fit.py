@@ -82,6 +82,12 @@ def cross_fitted(
     return found
 
 
+def has_network(sample: Sample) -> bool:
+    """Whether a network that ships was fitted to rows, all of them."""
+    known = sample.key.target, sample.key.dtype
+    return sample.key.op == "gemm" and known in networks(RESIDUAL_FILE)
+
+
 def _put_in(samples: list[Sample], places: Sequence[int], seconds: Floats) -> None:
     ends = np.cumsum([len(samples[place]) for place in places])
     for place, part in zip(places, np.split(seconds, ends[:-1]), strict=True):
@@ -93,8 +99,8 @@ def _put_in(samples: list[Sample], places: Sequence[int], seconds: Floats) -> No
 def _groups(samples: Sequence[Sample]) -> list[_Group]:
     places: dict[tuple[str, str], list[int]] = {}
     for place, sample in enumerate(samples):
-        known = sample.key.target, sample.key.dtype
-        if sample.key.op == "gemm" and len(sample) and known in networks(RESIDUAL_FILE):
+        if len(sample) and has_network(sample):
+            known = sample.key.target, sample.key.dtype
             places.setdefault(known, []).append(place)
     return [_group([samples[p] for p in mine], mine) for mine in places.values()]
 
