@@ -29,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 
 import attrs
-from scoring.committed import Committed, Verdict, in_order, published, verdicts
+from scoring.committed import Committed, Verdict, published, verdicts
 from scoring.figures import Line, line_of
 from scoring.group import KINDS, Group, together
 from scoring.table import markdown_table, text_table, write_pages
@@ -57,15 +57,7 @@ class Scorer:
     fits_networks: bool = False
 
     def groups(self, data: Path) -> Iterator[Group]:
-        """Yield what it scores.
-
-        Raises:
-            PerfcError: what it reads is not there.
-
-        """
-        if not (data / self.needs).exists():
-            msg = f"{data / self.needs}: no such file or folder of measurements"
-            raise PerfcError(msg)
+        """Yield what it scores."""
         module, _, name = self.function.partition(":")
         score: Callable[[Path], Iterator[Group]]
         score = getattr(import_module(f"scoring.{module}"), name)
@@ -184,7 +176,7 @@ def lines_of(name: str, scorer: Scorer, data: Path, keep: Path | None) -> list[L
 
 
 def scored(scorers: Mapping[str, Scorer], data: Path, keep: Path | None) -> list[Line]:
-    """Return the lines of some scorers, in the order of the table.
+    """Return the lines of some scorers.
 
     Raises:
         PerfcError: a folder or file of measurements is not there.
@@ -193,28 +185,19 @@ def scored(scorers: Mapping[str, Scorer], data: Path, keep: Path | None) -> list
     if not data.is_dir():
         msg = f"{data}: no such folder; DATA=folder names the measurements"
         raise PerfcError(msg)
+    for needed in (data / scorer.needs for scorer in scorers.values()):
+        if not needed.exists():
+            msg = f"{needed}: no such file or folder of measurements"
+            raise PerfcError(msg)
     every = (lines_of(name, one, data, keep) for name, one in scorers.items())
-    return in_order([line for lines in every for line in lines])
+    return [line for lines in every for line in lines]
 
 
-def compare(
-    now: Sequence[Line], names: Sequence[str], path: Path, *, form: str, write: bool
-) -> int:
-    """Print the table; return 1 if a figure is worse or a line is missing.
-
-    With *write*, *path* and the documents get the lines instead.
-    """
-    committed = Committed.read(path)
-    found = verdicts(now, committed, names)
-    print(FORMATS[form](found), end="")
-    for key, note in sorted(committed.notes.items()):
-        print(f"note, {key}: {note}", file=sys.stderr)
-    if write:
-        updated = committed.updated(now, names)
-        updated.write(path)
-        write_pages(updated)
-        return 0
-    return int(any(one.fails for one in found))
+def write_figures(now: Sequence[Line], names: Sequence[str]) -> None:
+    """Put the lines of some scorers into the committed file and the documents."""
+    updated = Committed.read(COMMITTED).updated(now, names, [*SCORERS])
+    updated.write(COMMITTED)
+    write_pages(updated)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -227,14 +210,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="write accuracy.json")
     parser.add_argument("--format", choices=[*FORMATS], default="table")
     options = parser.parse_args(arguments)
-    form, write = options.format, options.write
     try:
+        committed = Committed.read(COMMITTED)
         scorers = chosen(options.only, quick=options.quick)
         now = scored(scorers, options.data, options.keep)
-        return compare(now, [*scorers], COMMITTED, form=form, write=write)
     except PerfcError as error:
         print(f"accuracy: error: {error}", file=sys.stderr)
         return error.exit_code
+    only = options.only
+    found = [
+        one
+        for one in verdicts(now, committed, [*scorers])
+        if not only or {one.line.kind, one.line.scorer} & {*only}
+    ]
+    print(FORMATS[options.format](found), end="")
+    for key, note in sorted(committed.notes.items()):
+        print(f"note, {key}: {note}", file=sys.stderr)
+    if options.write:
+        write_figures(now, [*scorers])
+        return 0
+    return int(any(one.fails for one in found))
 
 
 if __name__ == "__main__":

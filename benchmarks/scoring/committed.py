@@ -65,13 +65,21 @@ class Committed:
         text = json.dumps(content, indent=1, sort_keys=True)
         path.write_text(text + "\n", encoding="utf-8")
 
-    def updated(self, now: Sequence[Line], scorers: Sequence[str]) -> Committed:
+    def updated(
+        self, now: Sequence[Line], scorers: Sequence[str], order: Sequence[str]
+    ) -> Committed:
         """Return these figures with those of some scorers as they are now.
 
         Notes of lines that are gone go with them.
+
+        Args:
+            now: Lines of those scorers.
+            scorers: Which.
+            order: All scorers in the order of the table.
+
         """
         kept = [line for line in self.lines if line.scorer not in scorers]
-        lines = in_order([*kept, *now])
+        lines = in_order([*kept, *now], order)
         keys = {line.key for line in lines}
         notes = {key: note for key, note in self.notes.items() if key in keys}
         return Committed(lines, notes)
@@ -82,10 +90,12 @@ def _line(record: Mapping[str, Any]) -> Line:
     return Line(**{**record, "beside": beside})
 
 
-def in_order(lines: Sequence[Line]) -> list[Line]:
-    """Return lines by what is unseen, else as they come."""
+def in_order(lines: Sequence[Line], scorers: Sequence[str]) -> list[Line]:
+    """Return lines by what is unseen, then by their scorer, else as they come."""
     kinds = list(KINDS)
-    return sorted(lines, key=lambda line: kinds.index(line.kind))
+    return sorted(
+        lines, key=lambda line: (kinds.index(line.kind), scorers.index(line.scorer))
+    )
 
 
 @attrs.frozen
@@ -149,9 +159,15 @@ def verdicts(
     return sorted([*found, *gone], key=lambda one: kinds.index(one.line.kind))
 
 
+def predictors() -> dict[str, list[dict[str, Any]]]:
+    """Return what others published, by the key of the line that it is beside."""
+    found: dict[str, list[dict[str, Any]]]
+    found = tomllib.loads(PREDICTORS.read_text(encoding="utf-8"))
+    return found
+
+
 def published(group: Group) -> list[Beside]:
     """Return what others published for the rows of a group."""
-    listed = tomllib.loads(PREDICTORS.read_text(encoding="utf-8"))
     return [
         Beside(
             entry["name"],
@@ -159,5 +175,5 @@ def published(group: Group) -> list[Beside]:
             float(entry["value"]),
             statistic_of(group.logs, entry["statistic"]),
         )
-        for entry in listed.get(f"{group.kind}: {group.name}", [])
+        for entry in predictors().get(f"{group.kind}: {group.name}", [])
     ]

@@ -190,11 +190,11 @@ def badness(name: str, value: float) -> float:
 def worse_by(now: Line, committed: Line) -> dict[str, float]:
     """Return by how much each figure got worse, beyond the noise of the committed."""
     found: dict[str, float] = {}
-    for name, noise in committed.noise.items():
-        if name not in now.figures:
+    for name in GATED:
+        if name not in now.figures or name not in committed.noise:
             continue
         more = badness(name, now.figures[name])
         more -= badness(name, committed.figures[name])
-        if abs(more) > noise:
+        if abs(more) > committed.noise[name]:
             found[name] = more
     return found

@@ -17,7 +17,7 @@ from training.elsewhere import (
     library_pairs,
     sessions_elsewhere,
 )
-from training.priced_rows import Misses, different
+from training.priced_rows import Misses, different, named
 from training.samples import TEST, Sample, held_out_samples, samples_of
 from training.shipped_gemms import with_few
 from training.unseen import Unseen
@@ -77,13 +77,13 @@ def of_networks(data: Path) -> Iterator[Group]:
 
 def _of_sizes(samples: Iterable[Sample], mark: str = "") -> Iterator[Group]:
     models, parts = cost_models(), _Parts()
-    for rows in samples:
-        if len(rows):
-            parts.add(_sized(rows, models, mark))
+    for sample in samples:
+        for name, at in named(sample) if len(sample) else ():
+            parts.add(_sized(sample.take(at), f"{name}{mark}", models))
     yield from parts.groups()
 
 
-def _sized(rows: Sample, models: Sequence[CostModel], mark: str = "") -> Group:
+def _sized(rows: Sample, what: str, models: Sequence[CostModel]) -> Group:
     estimate = priced(rows.table, rows.target, models)
     seconds = estimate.seconds if rows.apart_s is None else rows.apart_s
     around = (rows.table, rows.target, rows.key.timing)
@@ -92,12 +92,12 @@ def _sized(rows: Sample, models: Sequence[CostModel], mark: str = "") -> Group:
     others = {ROOFLINE: rows.roofline_s()} | ({} if lin_s is None else {LIN: lin_s})
     return Group.of(
         "size",
-        f"{_op(rows)} {rows.key.dtype}, {rows.key.target}{mark}",
+        f"{what}, {rows.key.target}",
         _logs(timed.seconds, rows),
         timed.sigma,
         units=different(rows),
         beside={name: _logs(seconds, rows) for name, seconds in others.items()},
-        family=f"{_op(rows)} {rows.key.dtype}{mark}",
+        family=what,
     )
 
 
@@ -139,7 +139,7 @@ def _left_out(
     for name, rows in found.named() if found else ():
         group = Group(
             "architecture",
-            f"{name}, {sample.target.name}{mark}",
+            f"{name}{mark}, {sample.target.name}",
             _logs(rows.sample.timed_s(rows.kernel_s), rows.sample),
             units=different(rows.sample),
             family=f"{name}{mark}",
@@ -165,11 +165,6 @@ def of_few_rows(samples: Sequence[Sample], unseen: Unseen) -> Iterator[Group]:
             units=found.units,
             family=kinds,
         )
-
-
-def _op(rows: Sample) -> str:
-    batched = rows.key.op == "gemm" and bool((rows.table.param("b") > 1).all())
-    return f"{rows.key.op} batched" if batched else rows.key.op
 
 
 def _logs(seconds: Floats, rows: Sample) -> Floats:
