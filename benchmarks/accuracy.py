@@ -117,12 +117,13 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def with_families(groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield groups, each family of several also as one."""
+    """Yield groups, each family of several also as one, if its whole is not there."""
+    names = {(group.kind, group.name) for group in groups}
     families: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         families.setdefault((group.kind, group.family), []).append(group)
-    for (_, family), members in families.items():
-        if family and len(members) > 1:
+    for (kind, family), members in families.items():
+        if family and len(members) > 1 and (kind, family) not in names:
             yield together(members, family)
         yield from members
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 from training.baselines import lin_formula_s
-from training.cross_fit import cross_fitted, has_network
+from training.cross_fit import has_network, reported
 from training.elsewhere import (
     OTHERS,
     Session,
@@ -67,12 +67,12 @@ def of_sizes(data: Path) -> Iterator[Group]:
 
 
 def of_networks(data: Path) -> Iterator[Group]:
-    """Yield those that a network corrects, by networks that lack a fifth of the rows.
+    """Yield those that a network corrects, by networks that lack all of these rows.
 
-    The networks that ship have seen all rows: these are fitted here, which takes long.
+    The networks that ship have seen them: others are fitted here, which takes long.
     """
     found = [sample for sample in kernel_samples(data) if has_network(sample)]
-    yield from _of_sizes([sample.of(TEST) for sample in cross_fitted(found)])
+    yield from _of_sizes(reported(found))
 
 
 def _of_sizes(samples: Iterable[Sample], mark: str = "") -> Iterator[Group]:

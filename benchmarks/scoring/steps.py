@@ -93,9 +93,11 @@ def of_megatron(data: Path) -> Iterator[Group]:
     machines = megatron_steps.machines_without(steps)
     groups = megatron_steps.pairs_by_group(steps, machines)
     every = [pair for pairs in groups.values() for pair in pairs]
-    yield Group.of_pairs("model", "Megatron-LM, A100", every)
+    megatron = "Megatron-LM, A100"
+    yield Group.of_pairs("model", megatron, every)
     for name, pairs in groups.items():
-        yield Group.of_pairs("model", f"Megatron-LM, A100: {name}", pairs)
+        what = f"{megatron}: {name}"
+        yield Group.of_pairs("model", what, pairs, family=megatron)
     none = dict.fromkeys(machines, megatron_steps.Machine())
     without = megatron_steps.pairs_by_group(steps, none)
     unfitted = [pair for pairs in without.values() for pair in pairs]

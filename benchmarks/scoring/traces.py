@@ -81,9 +81,9 @@ def of_trace_kernels(data: Path) -> Iterator[Group]:
             sum(price.seconds for price in by_model.values()),
             sum(stated_s[task] for task in by_model),
         )
-    yield Group.of_pairs("trace", "kernels of a trace, sum", pairs.values())
     for name, pair in pairs.items():
-        yield Group.of_pairs("trace", f"kernels of {name}, sum", [pair])
+        what = f"kernels of {name}, sum"
+        yield Group.of_pairs("trace", what, [pair], family="kernels of a trace, sum")
 
 
 def of_rescaled(data: Path) -> Iterator[Group]:
