@@ -44,7 +44,7 @@ SOFTWARE = (
 )
 NOTE = """\
 # Written by `make fit`; do not edit. Microseconds, at the speed of the median host:
-# see `benchmarks/training/shared_host.py`, and docs/accuracy.md for each host.
+# see `benchmarks/training/shared_host.py`, and docs/evidence.md for each host.
 """
 
 

@@ -31,15 +31,16 @@ def of_hosts(data: Path) -> Iterator[Group]:
         for name, mean in means.items()
         if name not in at_work
     ]
-    yield from _groups("host times", found)
-    yield from _groups("host times of stalled hosts", stalled)
+    for what, hosts in (("hosts", found), ("stalled hosts", stalled)):
+        yield from _groups(f"all times of {what}", hosts, [(h.error,) for h in hosts])
+        speed_known = f"half the times of {what}, speed known"
+        yield from _groups(speed_known, hosts, [h.scaled for h in hosts])
 
 
-def _groups(what: str, hosts: Sequence[LeftOutHost]) -> Iterator[Group]:
-    if not hosts:
-        return
-    yield Group("board", f"{what}, sum", np.array([host.error for host in hosts]))
-    halves = [host.scaled for host in hosts]
-    units = np.repeat(np.arange(len(hosts)), [len(each) for each in halves])
-    logs = np.concatenate([np.array(each) for each in halves])
-    yield Group("board", f"{what}, half of them, speed known", logs, units=units)
+def _groups(
+    what: str, hosts: Sequence[LeftOutHost], logs: Sequence[Sequence[float]]
+) -> Iterator[Group]:
+    for host, each in zip(hosts, logs, strict=True):
+        name = f"{what}: {host.name}"
+        none = np.zeros(len(each), dtype=np.intp)
+        yield Group("board", name, np.array(each), units=none, family=what)

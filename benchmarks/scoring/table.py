@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfc.tools.reports.texts import columns_text
 from scoring.committed import Committed, Verdict
-from scoring.figures import Beside, Line
+from scoring.figures import LEVEL, Beside, Line
 
 ROOT = Path(__file__).parents[2]
 PAGES = {"accuracy": ROOT / "docs/accuracy.md", "evidence": ROOT / "docs/evidence.md"}
@@ -17,15 +19,14 @@ BEGIN, END = "<!-- make accuracy: begin -->", "<!-- make accuracy: end -->"
 
 _FIGURES = ("mape", "gmae", "p90", "max", "bias", "inside", "width")
 _HEADER = (
-    "MAPE",
-    "GMAE",
-    "p90",
-    "max",
-    "bias",
-    "in 90 %",
-    "width",
-    "others, same rows",
+    *("MAPE", "GMAE", "p90", "max", "bias", "in 90 %", "width"),
+    *("aimed at", "others, same rows"),
 )
+
+BARS = Path(__file__).with_name("bars.toml")
+
+INSIDE, ENOUGH = (0.85, 0.95), 50
+"""Shares of rows that 90 % intervals may hold, of lines with so many rows."""
 
 
 def text_table(found: Sequence[Verdict]) -> str:
@@ -47,7 +48,7 @@ def _verdict_cells(one: Verdict) -> tuple[str, ...]:
 
 def markdown_table(lines: Sequence[Line]) -> str:
     """Return a table in Markdown."""
-    rule = "|---|---|" + "--:|" * 8 + "---|"
+    rule = "|---|---|" + "--:|" * 8 + "---|---|"
     head = "| " + " | ".join(("unseen", "what", "n", *_HEADER)) + " |"
     rows = (
         "| "
@@ -91,8 +92,28 @@ def with_table(page: str, name: str, committed: Committed) -> str:
 
 def _cells(line: Line) -> tuple[str, ...]:
     numbers = (line.figures.get(name) for name in _FIGURES)
+    shown = ("" if number is None else percent(number) for number in numbers)
     others = "; ".join(map(_beside, line.beside))
-    return (*("" if n is None else percent(n) for n in numbers), others)
+    return (*shown, "; ".join(_aims(line)), others)
+
+
+def _aims(line: Line) -> Iterator[str]:
+    """Yield what is aimed at and whether it is met; of intervals only if not."""
+    for name, bar in bars().get(line.key, {}).items():
+        met = "met" if line.figures[name] <= bar else "**missed**"
+        yield f"{name.upper()} {percent(bar)}: {met}"
+    low, high = INSIDE
+    share = line.figures.get("inside", LEVEL)
+    if line.rows >= ENOUGH and not low <= share <= high:
+        yield f"{100 * low:.0f} to {100 * high:.0f} % inside: **missed**"
+
+
+@functools.cache
+def bars() -> dict[str, dict[str, float]]:
+    """Return what is aimed at, by the key of a line, then by figure."""
+    found: dict[str, dict[str, float]]
+    found = tomllib.loads(BARS.read_text(encoding="utf-8"))["bars"]
+    return found
 
 
 def _beside(one: Beside) -> str:

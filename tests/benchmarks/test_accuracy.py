@@ -215,6 +215,35 @@ def test_published_figures_are_of_committed_lines() -> None:
     assert set(listed) <= known
 
 
+@pytest.mark.parametrize(("error", "word"), [(0.079, "met"), (0.081, "**missed**")])
+def test_bars_that_are_missed_stand_in_the_table(error: float, word: str) -> None:
+    """What is aimed at is said beside the figures, and whether it is reached."""
+    rows = _group(error, kind="whole step", name="CNNs, V100")
+
+    text = table.markdown_table([figures.line_of(rows, "lin-steps")])
+
+    assert f"| MAPE 8.0 %: {word} |" in text
+
+
+@pytest.mark.parametrize("sigma", [0.01, 9.0])
+def test_intervals_that_hold_too_few_or_too_many(sigma: float) -> None:
+    """Of lines with rows enough to say so."""
+    errors = np.linspace(0.05, 0.1, 50)
+
+    text = table.markdown_table([_line(*errors, sigma=sigma)])
+    few = table.markdown_table([_line(*errors[:9], sigma=sigma)])
+
+    assert "85 to 95 % inside: **missed**" in text
+    assert "inside" not in few
+
+
+def test_bars_are_of_committed_lines() -> None:
+    """A bar of a line that is gone would be missed without a word."""
+    known = {line.key for line in committed.Committed.read(accuracy.COMMITTED).lines}
+
+    assert set(table.bars()) <= known
+
+
 # The command
 
 
