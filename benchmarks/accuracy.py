@@ -57,7 +57,7 @@ class Scorer:
     fits_networks: bool = False
 
     def groups(self, data: Path) -> Iterator[Group]:
-        """Yield what it scores."""
+        """Yield the groups that it scores."""
         module, _, name = self.function.partition(":")
         score: Callable[[Path], Iterator[Group]]
         score = getattr(import_module(f"scoring.{module}"), name)

@@ -122,7 +122,7 @@ def score(rows: Collected, predictions: Predictions) -> Score:
 
 
 def pairs_of(rows: Collected, predictions: Predictions) -> Mapping[str, list[Pair]]:
-    """Return what a folder is scored by: pairs of each kind of number.
+    """Return the pairs that a folder is scored by, of each kind of number.
 
     Args:
         rows: What was measured.

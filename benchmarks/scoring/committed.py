@@ -160,14 +160,14 @@ def verdicts(
 
 
 def predictors() -> dict[str, list[dict[str, Any]]]:
-    """Return what others published, by the key of the line that it is beside."""
+    """Return the figures of other predictors, by the key of their line."""
     found: dict[str, list[dict[str, Any]]]
     found = tomllib.loads(PREDICTORS.read_text(encoding="utf-8"))
     return found
 
 
 def published(group: Group) -> list[Beside]:
-    """Return what others published for the rows of a group."""
+    """Return the figures that others published for the rows of a group."""
     return [
         Beside(
             entry["name"],

@@ -98,7 +98,7 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _aims(line: Line) -> Iterator[str]:
-    """Yield what is aimed at and whether it is met; of intervals only if not."""
+    """Yield the bars of a line and whether it meets them; of intervals only if not."""
     for name, bar in bars().get(line.key, {}).items():
         met = "met" if line.figures[name] <= bar else "**missed**"
         yield f"{name.upper()} {percent(bar)}: {met}"
@@ -110,7 +110,7 @@ def _aims(line: Line) -> Iterator[str]:
 
 @functools.cache
 def bars() -> dict[str, dict[str, float]]:
-    """Return what is aimed at, by the key of a line, then by figure."""
+    """Return the bars, by the key of a line, then by figure."""
     found: dict[str, dict[str, float]]
     found = tomllib.loads(BARS.read_text(encoding="utf-8"))["bars"]
     return found
