@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from collection.collected import Collected, read_collected
 from collection.plan import planned
 from collection.predicted import Predictions
 from collection.predictions import predict_all
-from collection.score import ACTIVE, ALL, KERNELS, STEPS, Pair, pairs_of
+from collection.score import ACTIVE, KERNELS, STEPS, Pair, pairs_of
 from published import lin_steps, llm_steps, megatron_steps, torchrec_steps
 from published.whole_steps import (
     WholeStep,
@@ -27,7 +28,8 @@ OWN_ROWS = Path(__file__).parents[1] / "rows"
 
 WHOLE = "whole step"
 
-Chosen = Callable[[WholeStep], bool]
+FITTED = {"DLRM", "eager"}
+"""Steps that the speed of the host `server-2023` is fitted to."""
 
 
 def of_lin_iterations(data: Path) -> Iterator[Group]:
@@ -129,12 +131,12 @@ def of_own_rows(_: Path) -> Iterator[Group]:
 def _of_collected(rows: Collected) -> Iterator[Group]:
     made = predict_all(calls_of, planned(), (rows.target,))
     pairs = pairs_of(rows, Predictions(*made, {}))
-    for what in (STEPS, ACTIVE):
-        for group in ("eager", "cudagraph", ALL):
-            mine = [p for p in pairs[what] if group in (ALL, *p.groups)]
-            runtime = "" if group == ALL else f", {group}"
-            yield _of_pairs("model", f"{what}, {rows.target}{runtime}", mine)
-    yield _of_pairs("size", f"kernels of these models, {rows.target}", pairs[KERNELS])
+    for what, group in product((STEPS, ACTIVE), ("eager", "cudagraph")):
+        mine = [p for p in pairs[what] if group in p.groups]
+        if what == STEPS:
+            mine = [p for p in mine if not {*p.groups} >= FITTED]
+        yield _of_pairs("model", f"{what}, {rows.target}, {group}", mine)
+    yield _of_pairs("size", f"kernels of whole models, {rows.target}", pairs[KERNELS])
 
 
 def _of_pairs(kind: str, name: str, pairs: Sequence[Pair]) -> Group:
