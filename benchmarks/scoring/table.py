@@ -61,11 +61,11 @@ def markdown_table(lines: Sequence[Line]) -> str:
 
 def short(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of the short table: of a family of several only the whole."""
-    wholes = {(line.kind, line.what) for line in lines if not line.family}
+    wholes = {(x.kind, x.what, x.scorer) for x in lines if not x.family}
     return [
         line
         for line in lines
-        if not line.family or (line.kind, line.family) not in wholes
+        if not line.family or (line.kind, line.family, line.scorer) not in wholes
     ]
 
 

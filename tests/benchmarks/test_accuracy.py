@@ -196,6 +196,15 @@ def test_families_are_listed_as_one_and_one_by_one() -> None:
     assert lines[0].units == 2
 
 
+def test_a_line_is_not_hidden_by_the_family_of_another_scorer() -> None:
+    """What a family does not hold stands in the short table."""
+    members = [_group(0.1, name=f"gemm, {gpu}", family="gemm") for gpu in "ab"]
+    whole = [figures.line_of(g, "networks") for g in accuracy.with_families(members)]
+    other = figures.line_of(_group(0.1, name="gemm, c", family="gemm"), "sizes")
+
+    assert ["gemm", "gemm, c"] == [line.what for line in table.short([*whole, other])]
+
+
 def test_published_figures_are_beside_by_their_own_statistic() -> None:
     """Lin et al. state a geometric mean: perfc's is one, too."""
     rows = _group(0.01, 0.04, kind="whole step", name="DLRM, V100")
