@@ -25,6 +25,8 @@ _HEADER = (
 
 BARS = Path(__file__).with_name("bars.toml")
 
+MISSED = "**missed**"
+
 INSIDE, ENOUGH = (0.85, 0.95), 50
 """Shares of rows that 90 % intervals may hold, of lines with so many rows."""
 
@@ -46,17 +48,23 @@ def _verdict_cells(one: Verdict) -> tuple[str, ...]:
     return (line.kind, line.what, f"{line.rows:,}", *_cells(line), committed, one.word)
 
 
-def markdown_table(lines: Sequence[Line]) -> str:
-    """Return a table in Markdown."""
+def markdown_table(lines: Sequence[Line], behind: Sequence[Line] = ()) -> str:
+    """Return a table in Markdown.
+
+    Args:
+        lines: What it lists.
+        behind: Lines of families that are listed as a whole: it is said how many of
+            them miss what is aimed at.
+
+    """
     rule = "|---|---|" + "--:|" * 8 + "---|---|"
-    head = "| " + " | ".join(("unseen", "what", "n", *_HEADER)) + " |"
+    head = ("unseen", "what", "n", *_HEADER)
     rows = (
-        "| "
-        + " | ".join((line.kind, line.what, f"{line.rows:,}", *_cells(line)))
-        + " |"
+        (line.kind, line.what, f"{line.rows:,}", *_cells(line, behind))
         for line in lines
     )
-    return "\n".join([head, rule, *rows])
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return "\n".join([first, rule, *others])
 
 
 def short(lines: Sequence[Line]) -> list[Line]:
@@ -84,28 +92,43 @@ def write_pages(committed: Committed) -> None:
 
 def with_table(page: str, name: str, committed: Committed) -> str:
     """Return a document with the table of today."""
-    lines = short(committed.lines) if name == "accuracy" else long(committed.lines)
+    few, rest = short(committed.lines), long(committed.lines)
+    text = markdown_table(few, rest) if name == "accuracy" else markdown_table(rest)
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{markdown_table(lines)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _cells(line: Line, behind: Sequence[Line] = ()) -> tuple[str, ...]:
     numbers = (line.figures.get(name) for name in _FIGURES)
     shown = ("" if number is None else percent(number) for number in numbers)
     others = "; ".join(map(_beside, line.beside))
-    return (*shown, "; ".join(_aims(line)), others)
+    aims = "; ".join([*_aims(line), *_missed_by(line, behind)])
+    return (*shown, aims, others)
+
+
+def _missed_by(whole: Line, behind: Sequence[Line]) -> Iterator[str]:
+    """Yield how many lines of a family miss what is aimed at; none if none does."""
+    members = [
+        line
+        for line in behind
+        if (line.kind, line.family, line.scorer)
+        == (whole.kind, whole.what, whole.scorer)
+    ]
+    missed = sum(any(MISSED in aim for aim in _aims(line)) for line in members)
+    if missed:
+        yield f"{missed} of {len(members)} lines: {MISSED}"
 
 
 def _aims(line: Line) -> Iterator[str]:
     """Yield the bars of a line and whether it meets them; of intervals only if not."""
     for name, bar in bars().get(line.key, {}).items():
-        met = "met" if line.figures[name] <= bar else "**missed**"
+        met = "met" if line.figures[name] <= bar else MISSED
         yield f"{name.upper()} {percent(bar)}: {met}"
     low, high = INSIDE
     share = line.figures.get("inside", LEVEL)
     if line.rows >= ENOUGH and not low <= share <= high:
-        yield f"{100 * low:.0f} to {100 * high:.0f} % inside: **missed**"
+        yield f"{100 * low:.0f} to {100 * high:.0f} % inside: {MISSED}"
 
 
 @functools.cache

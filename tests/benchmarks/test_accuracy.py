@@ -246,6 +246,18 @@ def test_intervals_that_hold_too_few_or_too_many(sigma: float) -> None:
     assert "inside" not in few
 
 
+def test_a_family_says_how_many_of_its_lines_miss() -> None:
+    """The short table shows what only the long one has figures of."""
+    errors = np.linspace(0.05, 0.1, 50)
+    good = _group(*errors, name="gemm, a", family="gemm", sigma=0.0551)
+    bad = _group(*errors, name="gemm, b", family="gemm", sigma=0.01)
+    lines = [figures.line_of(g, "sizes") for g in accuracy.with_families([good, bad])]
+
+    text = table.markdown_table(table.short(lines), table.long(lines))
+
+    assert "1 of 2 lines: **missed**" in text
+
+
 def test_bars_are_of_committed_lines() -> None:
     """A bar of a line that is gone would be missed without a word."""
     known = {line.key for line in committed.Committed.read(accuracy.COMMITTED).lines}
