@@ -34,7 +34,7 @@ from scoring.figures import Line, line_of
 from scoring.group import KINDS, Group, together
 from scoring.table import markdown_table, text_table, write_pages
 
-from perfc.ir import PerfcError
+from perfc.ir import PerfcError, UsageError
 
 COMMITTED = Path(__file__).with_suffix(".json")
 
@@ -132,14 +132,14 @@ def chosen(only: Sequence[str], *, quick: bool = False) -> dict[str, Scorer]:
     """Return the scorers of some names and kinds, all if none is given.
 
     Raises:
-        PerfcError: a name is neither.
+        UsageError: a name is neither.
 
     """
     for name in only:
         if name not in SCORERS and name not in KINDS:
             known = ", ".join([*KINDS, *SCORERS])
             msg = f"--only {name}: no kind of unseen and no scorer; known are {known}"
-            raise PerfcError(msg)
+            raise UsageError(msg)
     return {
         name: scorer
         for name, scorer in SCORERS.items()

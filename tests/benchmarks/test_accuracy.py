@@ -375,15 +375,16 @@ def test_formats(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (["nowhere"], "nowhere: no such folder; DATA=folder names the measurements"),
-        ([".", "--only", "sizes"], "measurements: no such file or folder"),
-        ([".", "--only", "weather"], "--only weather: no kind of unseen and no scorer"),
+        (["nowhere"], 1, "nowhere: no such folder; DATA=folder names the measurements"),
+        ([".", "--only", "sizes"], 1, "measurements: no such file or folder"),
+        ([".", "--only", "rain"], 2, "--only rain: no kind of unseen and no scorer"),
     ],
 )
 def test_input_at_fault_is_one_line(
     arguments: Sequence[str],
+    code: int,
     message: str,
     figures_file: Path,
     tmp_path: Path,
@@ -393,7 +394,7 @@ def test_input_at_fault_is_one_line(
     """It says what is missing, before anything is scored; no file is written."""
     monkeypatch.chdir(tmp_path)
 
-    assert accuracy.main([*arguments, "--write"]) == 1
+    assert accuracy.main([*arguments, "--write"]) == code
 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("accuracy: error: ")
