@@ -92,8 +92,8 @@ def write_pages(committed: Committed) -> None:
 
 def with_table(page: str, name: str, committed: Committed) -> str:
     """Return a document with the table of today."""
-    few, rest = short(committed.lines), long(committed.lines)
-    text = markdown_table(few, rest) if name == "accuracy" else markdown_table(rest)
+    few, many = short(committed.lines), long(committed.lines)
+    text = markdown_table(few, many) if name == "accuracy" else markdown_table(many)
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
