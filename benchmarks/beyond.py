@@ -35,12 +35,12 @@ SINGLE, BATCHED = False, True
 
 CUTS: Sequence[tuple[str, bool, Callable[[np.ndarray], np.ndarray]]] = (
     ("any tenth", SINGLE, lambda sizes: np.arange(len(sizes[0])) % 10 == 0),
-    ("m over 2,048", SINGLE, lambda sizes: sizes[1] > 2048),  # noqa: PLR2004
-    ("n over 8,192", SINGLE, lambda sizes: sizes[2] > 8192),  # noqa: PLR2004
-    ("k over 8,192", SINGLE, lambda sizes: sizes[3] > 8192),  # noqa: PLR2004
+    ("m over 2,048", SINGLE, lambda sizes: sizes[1] > 2048),
+    ("n over 8,192", SINGLE, lambda sizes: sizes[2] > 8192),
+    ("k over 8,192", SINGLE, lambda sizes: sizes[3] > 8192),
     ("any tenth, batched", BATCHED, lambda sizes: np.arange(len(sizes[0])) % 10 == 0),
-    ("a side over 512", BATCHED, lambda sizes: sizes[1:].max(axis=0) > 512),  # noqa: PLR2004
-    ("more than 128", BATCHED, lambda sizes: sizes[0] > 128),  # noqa: PLR2004
+    ("a side over 512", BATCHED, lambda sizes: sizes[1:].max(axis=0) > 512),
+    ("more than 128", BATCHED, lambda sizes: sizes[0] > 128),
 )
 """What is left out, whether of batched GEMMs, and which of sizes (b, m, n, k)."""
 
@@ -85,7 +85,7 @@ def line_of(part: Part, seconds: np.ndarray, corrected_s: np.ndarray) -> str:
     for kernel_s in (seconds, corrected_s):
         timed_s = rows.before_s + np.maximum(kernel_s, rows.beside_s)
         found = errors_of(timed_s[at], rows.measured_s[at])
-        assert found is not None  # noqa: S101 - parts have rows
+        assert found is not None  # parts have rows
         cells += [
             f"{error:.1%}".replace("%", " %") for error in (found.mape, found.gmae)
         ]

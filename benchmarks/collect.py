@@ -133,7 +133,7 @@ def _start_again(options: argparse.Namespace, seconds: float) -> None:
     command += ["--out", str(options.out), "--seconds", f"{seconds:.1f}"]
     for path in Path("/proc/self/fd").iterdir():
         descriptor = int(path.name)
-        if descriptor > 2:  # noqa: PLR2004 - the driver's go with the GPU that failed
+        if descriptor > 2:  # the driver's go with the GPU that failed
             with contextlib.suppress(OSError):
                 os.set_inheritable(descriptor, False)
     os.execv(sys.executable, command)  # noqa: S606 - our own arguments

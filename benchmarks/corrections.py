@@ -101,8 +101,8 @@ class Score:
     ) -> Score:
         """Return the score of two predictions of as many rows."""
         formula, network = (errors_of(seconds, measured) for seconds in predicted)
-        assert formula is not None  # noqa: S101 - there are rows
-        assert network is not None  # noqa: S101 - as many
+        assert formula is not None  # there are rows
+        assert network is not None  # as many
         logs = np.log(predicted[0] / measured), np.log(predicted[1] / measured)
         return cls(*where, formula, network, logs)
 

@@ -115,7 +115,7 @@ def _is_pinned(kernel: Kernel) -> bool:
 
 def _latency_s(
     moved: Number,
-    to_device: Flags | bool,  # noqa: FBT001 - of one copy or of many
+    to_device: Flags | bool,
     target: Target,
     maths: Maths[Number],
 ) -> Number:
@@ -131,7 +131,7 @@ def _latency_s(
 def _seconds(
     moved: Number,
     rate: Number,
-    pinned: Flags | bool,  # noqa: FBT001 - of one copy or of many
+    pinned: Flags | bool,
     link: HostLink,
     maths: Maths[Number],
 ) -> Number:

@@ -66,7 +66,7 @@ def _end(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
         end = getattr(cuda, _END, None) or getattr(cuda, _END_BEFORE)
         with contextlib.suppress(RuntimeError):  # `capture_end` got past this already
             end(device, pool)
-            cuda._cuda_releasePool(device, pool)  # noqa: SLF001
+            cuda._cuda_releasePool(device, pool)
         _FAILED.append(graph)
         graph.reset()
         raise

@@ -149,7 +149,7 @@ def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     return _checked(schema, coded, np.where(is_time, numbers, np.nan))
 
 
-def _coded_arrow(name: str, column: Any) -> tuple[list[object], Indices]:  # noqa: ANN401 - pyarrow has no types
+def _coded_arrow(name: str, column: Any) -> tuple[list[object], Indices]:
     """Return the different cells of a `pyarrow.ChunkedArray`, and where they are.
 
     By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s.

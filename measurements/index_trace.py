@@ -132,7 +132,7 @@ def _table(path: Path, name: str, indices: Ints, lengths: Ints) -> TableTrace:
     return TableTrace(name, indices, lengths)
 
 
-def _integers(path: Path, name: str, found: Any, dims: tuple[int, ...]) -> Ints:  # noqa: ANN401 - whatever a file has
+def _integers(path: Path, name: str, found: Any, dims: tuple[int, ...]) -> Ints:
     """Return an array of integers of so many dimensions."""
     array: NDArray[Any] = np.asarray(found)
     if array.dtype.kind not in "iu" or array.ndim not in dims:
@@ -158,7 +158,7 @@ def _npy(path: Path) -> list[TableTrace]:
     return [_single(path, path.stem, array)]
 
 
-def _single(path: Path, name: str, found: Any) -> TableTrace:  # noqa: ANN401 - whatever a file has
+def _single(path: Path, name: str, found: Any) -> TableTrace:  # whatever a file has
     """Return a table of bags of equal length, or of one row each."""
     rows = _integers(path, name, found, (1, 2))
     pooling = rows.shape[1] if len(rows.shape) > 1 else 1
@@ -269,7 +269,7 @@ def _parquet(path: Path) -> list[TableTrace]:
         return [_arrow_column(path, name, column) for name, column in columns]
 
 
-def _arrow_column(path: Path, name: str, chunked: Any) -> TableTrace:  # noqa: ANN401 - of pyarrow
+def _arrow_column(path: Path, name: str, chunked: Any) -> TableTrace:
     column: Any = chunked.combine_chunks()
     if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
         return _single(path, name, _column(path, name, column))
@@ -277,7 +277,7 @@ def _arrow_column(path: Path, name: str, chunked: Any) -> TableTrace:  # noqa: A
     return _table(path, name, rows, _bag_lengths(column))
 
 
-def _bag_lengths(column: Any) -> Ints:  # noqa: ANN401 - of pyarrow
+def _bag_lengths(column: Any) -> Ints:
     """Return the lengths of lists; a list that is not there is a bag of none."""
     if str(column.type).startswith("fixed_size_list"):
         valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
@@ -287,7 +287,7 @@ def _bag_lengths(column: Any) -> Ints:  # noqa: ANN401 - of pyarrow
     return found
 
 
-def _column(path: Path, name: str, column: Any) -> Any:  # noqa: ANN401 - of pyarrow
+def _column(path: Path, name: str, column: Any) -> Any:
     if column.null_count:
         holes = f"no value {column.null_count} times"
         message = f"{path}: {name!r} has {holes}; expected integers"
@@ -295,7 +295,7 @@ def _column(path: Path, name: str, column: Any) -> Any:  # noqa: ANN401 - of pya
     return column.to_numpy(zero_copy_only=False)
 
 
-def _arrow_table(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _arrow_table(path: Path) -> Any:
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")

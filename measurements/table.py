@@ -223,7 +223,7 @@ def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
 
 def parquet_table(
     data: bytes, schema: str, columns: Sequence[str] | None = None
-) -> Any:  # noqa: ANN401 - pyarrow has no types
+) -> Any:
     """Return the `pyarrow.Table` of a Parquet file; of *columns*, those that it has.
 
     Raises:
@@ -246,7 +246,7 @@ def parquet_table(
     return table
 
 
-def _copied(pyarrow: Any, data: bytes) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _copied(pyarrow: Any, data: bytes) -> Any:
     """Return a reader of a copy in pyarrow's own memory.
 
     What is Python's can be given back by one of pyarrow's threads, which aborts the
@@ -257,7 +257,7 @@ def _copied(pyarrow: Any, data: bytes) -> Any:  # noqa: ANN401 - pyarrow has no 
     return pyarrow.BufferReader(stream.getvalue())
 
 
-def check_parquet(metadata: Any, where: str = "") -> None:  # noqa: ANN401 - pyarrow's
+def check_parquet(metadata: Any, where: str = "") -> None:  # pyarrow's
     """Refuse a Parquet file that unpacks to too much.
 
     Raises:

@@ -97,7 +97,7 @@ def best(count: int) -> None:
             target=target,
             world=world_of(target, ranks),
         )
-        types = ALL[:3] if ranks == 2 else ALL[:2]  # noqa: PLR2004 - so that all can be tried
+        types = ALL[:3] if ranks == 2 else ALL[:2]  # so that all can be tried
         room = tight * sum(table.bytes for table in model.tables) / ranks + 1e9
         task = Task.of(model.tables, model.cost(types), model.world, room, types)
         least = exhaustive(task)

@@ -261,7 +261,7 @@ def _show_ops(ours: Counter[str], trace: Counter[str]) -> None:
 def _show_shapes(
     ours: Counter[tuple[object, ...]], trace: Counter[tuple[object, ...]]
 ) -> None:
-    if any(len(key) < 2 for key in trace):  # noqa: PLR2004 - no shapes
+    if any(len(key) < 2 for key in trace):  # no shapes
         return
     for label, rest in (("only ours", ours - trace), ("only theirs", trace - ours)):
         for shape, count in sorted(rest.items(), key=str)[:SHOWN]:

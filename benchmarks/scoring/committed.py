@@ -115,7 +115,7 @@ class Verdict:
     def line(self) -> Line:
         """The line as it is now, else as it was."""
         found = self.now or self.committed
-        assert found is not None  # noqa: S101 - one of both is there
+        assert found is not None  # one of both is there
         return found
 
     @property

@@ -296,16 +296,16 @@ def two_points(sample: CollectiveSample) -> CollectiveSample:
     on average, by the covariances alone: no time is looked at.
     """
     c = sample.collectives
-    short = (c.op == "reduce_scatter") & (c.ranks == 2) & (c.bytes == 2**13)  # noqa: PLR2004 - as it says
-    long = (c.op == "all_gather") & (c.ranks == 4) & (c.bytes == 2**25)  # noqa: PLR2004
+    short = (c.op == "reduce_scatter") & (c.ranks == 2) & (c.bytes == 2**13)
+    long = (c.op == "all_gather") & (c.ranks == 4) & (c.bytes == 2**25)
     return sample.of((c.dtype != "int8") & (short | long))
 
 
 def two_sums(sample: CollectiveSample) -> CollectiveSample:
     """Return all-reduces alone: of 512 B on two ranks, and of 32 MB on four."""
     c = sample.collectives
-    short = (c.ranks == 2) & (c.bytes == 2**9)  # noqa: PLR2004 - as it says
-    long = (c.ranks == 4) & (c.bytes == 2**25)  # noqa: PLR2004
+    short = (c.ranks == 2) & (c.bytes == 2**9)
+    long = (c.ranks == 4) & (c.bytes == 2**25)
     return sample.of((c.op == "all_reduce") & (c.dtype != "int8") & (short | long))
 
 
@@ -321,7 +321,7 @@ def line_s(fitted: CollectiveSample, asked: CollectiveSample) -> Floats:
     for curve in dict.fromkeys(_curves(asked.collectives)):
         mine = np.array([other == curve for other in _curves(fitted.collectives)])
         at = np.array([other == curve for other in _curves(asked.collectives)])
-        if mine.sum() < 2:  # noqa: PLR2004 - parameters
+        if mine.sum() < 2:  # parameters
             continue
         size, seconds = fitted.collectives.bytes[mine], fitted.measured_s[mine]
 

@@ -255,7 +255,7 @@ def fit_errors(sessions: Collection[Session], pairs: Sequence[float]) -> Errors:
     of_boards = [np.median(logs) for logs in long.values() if len(logs) >= FEWEST]
     board = float(np.sqrt(np.mean(np.square(of_boards)))) if of_boards else 0.0
     low, high = 1e-4, 4.0
-    while high - low > 1e-4:  # noqa: PLR2004 - four digits
+    while high - low > 1e-4:  # four digits
         own = (low + high) / 2
         inside = covered(sessions, Errors(session, board, own))
         low, high = (low, own) if inside >= LEVEL else (own, high)

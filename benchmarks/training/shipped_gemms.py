@@ -226,7 +226,7 @@ def _errors(rows: Sequence[GemmRows], parameters: GemmParameters) -> Errors:
         np.concatenate([part.predicted_s(parameters) for part in rows]),
         np.concatenate([part.measured_s for part in rows]),
     )
-    assert found is not None  # noqa: S101 - samples are not empty
+    assert found is not None  # samples are not empty
     return found
 
 

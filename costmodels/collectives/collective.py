@@ -90,7 +90,7 @@ class Installation:
 
 
 @functools.cache
-def _links_of(device: str, several: bool, ll_by_peer: bool) -> Links:  # noqa: FBT001 - a cache's key
+def _links_of(device: str, several: bool, ll_by_peer: bool) -> Links:
     """Return those of the system of a GPU's maker."""
     target = load_target(MAKERS_SYSTEMS.get(device, device))
     links = collective_links(target, several=several)

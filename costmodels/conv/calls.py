@@ -61,7 +61,7 @@ _GROUPS_BACKWARD = _call("groups_backward")
 def call_seconds(
     seconds: Number,
     kernels: Signatures[Number],
-    simt: Flags | bool,  # noqa: FBT001 - of one kernel or of many
+    simt: Flags | bool,
     target: Target,
     maths: Maths[Number],
 ) -> Number:
@@ -89,7 +89,7 @@ def call_seconds(
 def _chosen(
     field: int,
     kernels: Signatures[Number],
-    simt: Flags | bool,  # noqa: FBT001
+    simt: Flags | bool,
     maths: Maths[Number],
 ) -> Number:
     """Return one number of the call that each kernel is."""

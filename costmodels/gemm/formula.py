@@ -413,7 +413,7 @@ def own_parameters(target: Target, own: int) -> GemmParameters:
     return attrs.evolve(found, tile_efficiency=efficiency)
 
 
-def _shipped_tensor_machine(target: Target, own: int, biased: bool) -> Machine:  # noqa: FBT001
+def _shipped_tensor_machine(target: Target, own: int, biased: bool) -> Machine:
     return _tensor_machine(target, own_parameters(target, own), biased=biased)
 
 

@@ -50,7 +50,7 @@ class Maths(Generic[Number]):
 
 
 def _one_where(
-    truth: Flags | bool,  # noqa: FBT001 - of one kernel or of many
+    truth: Flags | bool,
     chosen: float,
     other: float,
 ) -> float:
@@ -105,7 +105,7 @@ def _of_each(function: np.ufunc) -> Callable[[Sequence[Floats]], list[Floats]]:
     return of_each
 
 
-def _flags(truth: Flags | bool) -> Floats:  # noqa: FBT001 - of one kernel or of many
+def _flags(truth: Flags | bool) -> Floats:
     return np.asarray(truth, dtype=np.float64)
 
 

@@ -75,13 +75,13 @@ def _capturable() -> Generator[None]:
 _OPTIMIZERS = "torch.optim."
 
 
-def _attention(  # noqa: PLR0913, PLR0917 - the function's arguments
+def _attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002
+    is_causal: bool = False,
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
@@ -107,7 +107,7 @@ def _attention(  # noqa: PLR0913, PLR0917 - the function's arguments
     return first
 
 
-def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:  # noqa: FBT001
+def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     if not train or p == 0 or not input.numel():
         return input
     dropped: torch.Tensor = op("native_dropout")(input, p, train)[0]
@@ -134,16 +134,16 @@ def _softmax(kernel: Any) -> Callable[..., torch.Tensor]:
 def _recurrent(mode: int) -> Callable[..., tuple[torch.Tensor, ...]]:
     """Run all layers and steps in one call of cuDNN."""
 
-    def layers(  # noqa: PLR0913, PLR0917 - the function's arguments
+    def layers(
         input: torch.Tensor,
         hx: torch.Tensor | Sequence[torch.Tensor],
         params: Sequence[torch.Tensor],
-        has_biases: bool,  # noqa: FBT001
+        has_biases: bool,
         num_layers: int,
         dropout: float,
-        train: bool,  # noqa: FBT001
-        bidirectional: bool,  # noqa: FBT001
-        batch_first: bool,  # noqa: FBT001
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
     ) -> tuple[torch.Tensor, ...]:
         hidden, cell = (hx, None) if isinstance(hx, torch.Tensor) else hx
         size = params[1].shape[1]  # of what recurs: the projection, if there is one
@@ -165,7 +165,7 @@ def _cell(
     """Multiply twice, then run one kernel; what it keeps for backward stays inside."""
     fused = op(f"_thnn_fused_{kind}_cell")
 
-    def cell(  # noqa: PLR0913, PLR0917 - the function's arguments
+    def cell(
         input: torch.Tensor,
         hx: torch.Tensor | Sequence[torch.Tensor],
         w_ih: torch.Tensor,
@@ -250,13 +250,13 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
 def _embedding_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
     """Return the gradient of an embedding; a sparse one is one call, too."""
 
-    def embedding_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+    def embedding_backward(
         grad: torch.Tensor,
         indices: torch.Tensor,
         num_weights: int,
         padding_idx: int,
-        scale_grad_by_freq: bool,  # noqa: FBT001
-        sparse: bool,  # noqa: FBT001
+        scale_grad_by_freq: bool,
+        sparse: bool,
     ) -> torch.Tensor:
         given = (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
         if not sparse:

@@ -26,7 +26,7 @@ CustomStep: TypeAlias = "Callable[..., Any] | None"
 """`step(module, optimizer, *args, **kwargs)`, one iteration of a training loop."""
 
 
-def record_step(  # noqa: PLR0913, PLR0917 - what a step is given, and who records it
+def record_step(
     step: Callable[..., Any],
     model: torch.nn.Module,
     args: Sequence[Any],
@@ -71,7 +71,7 @@ def _follow(
             step_with_rows(optimizer, model, recorder, builder)
         return loss
 
-    def zero_grad(self: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - as PyTorch's
+    def zero_grad(self: torch.optim.Optimizer, set_to_none: bool = True) -> None:
         with recorder.locations.within("optimizer"):
             zero(set_to_none=set_to_none)
 

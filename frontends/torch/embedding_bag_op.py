@@ -58,15 +58,15 @@ onnx.defs.register_schema(
 )
 
 
-def embedding_bag(  # noqa: PLR0913, PLR0917 - the arguments of aten::embedding_bag
+def embedding_bag(
     weight: Any,
     indices: Any,
     offsets: Any,
-    scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
+    scale_grad_by_freq: bool = False,
     mode: int = 0,
-    sparse: bool = False,  # noqa: FBT001, FBT002
+    sparse: bool = False,
     per_sample_weights: Any = None,
-    include_last_offset: bool = False,  # noqa: FBT001, FBT002
+    include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Any, ...]:
     """Write `aten::embedding_bag`; of its four results only the first is used."""

@@ -36,18 +36,18 @@ def op(name: str) -> Any:
 
 def schema(func: Any) -> Any:
     """Return the names and types of an op's arguments and results."""
-    return func._schema  # noqa: SLF001
+    return func._schema
 
 
 def current_node() -> Any:
     """Return the node that autograd is running, or None."""
-    return C._current_autograd_node()  # noqa: SLF001
+    return C._current_autograd_node()
 
 
 def sequence_number(node: Any = None) -> int:
     """Return the number of a node, or that of the node that was made last."""
     if node is not None:
-        return int(node._sequence_nr())  # noqa: SLF001
+        return int(node._sequence_nr())
     return int(vars(torch.autograd)["_get_sequence_nr"]()) - 1
 
 
@@ -63,7 +63,7 @@ def called_by_autograd(frame: FrameType | None) -> bool:
 def is_alone(tensor: torch.Tensor) -> bool:
     """Whether no other tensor has the memory of *tensor*, nor a part of it."""
     storage: Any = tensor.untyped_storage()
-    return int(C._storage_Use_Count(storage._cdata)) == _ALONE  # noqa: SLF001
+    return int(C._storage_Use_Count(storage._cdata)) == _ALONE
 
 
 def stated_flops(
@@ -101,14 +101,14 @@ def kernels(
                 library.impl(name, kernel, key)
         yield
     finally:
-        library._destroy()  # noqa: SLF001
+        library._destroy()
 
 
 @contextmanager
 def autocast_looked_up() -> Generator[None]:
     """Look kernels of autocast up for tensors on every device."""
-    include = C._dispatch_tls_set_dispatch_key_included  # noqa: SLF001
-    before = C._dispatch_tls_is_dispatch_key_included(AUTOCAST)  # noqa: SLF001
+    include = C._dispatch_tls_set_dispatch_key_included
+    before = C._dispatch_tls_is_dispatch_key_included(AUTOCAST)
     include(AUTOCAST, True)
     try:
         yield
@@ -119,7 +119,7 @@ def autocast_looked_up() -> Generator[None]:
 @contextmanager
 def below_autocast() -> Generator[None]:
     """Look no kernel of autocast up."""
-    with C._ExcludeDispatchKeyGuard(C.DispatchKeySet(AUTOCAST)):  # noqa: SLF001
+    with C._ExcludeDispatchKeyGuard(C.DispatchKeySet(AUTOCAST)):
         yield
 
 
@@ -139,8 +139,8 @@ def checkpoints_on_cuda() -> Generator[None]:
 
 def fused_attention_enabled() -> bool:
     """Whether the user leaves fused attention on: see `torch.nn.attention`."""
-    flash = C._get_flash_sdp_enabled()  # noqa: SLF001
-    return bool(flash or C._get_mem_efficient_sdp_enabled())  # noqa: SLF001
+    flash = C._get_flash_sdp_enabled()
+    return bool(flash or C._get_mem_efficient_sdp_enabled())
 
 
 @contextmanager
@@ -201,8 +201,8 @@ def traced_lines(
     nodes = [node.meta for node in graph.graph.nodes]
     module: Any = graph
     _ = module.code  # Dynamo's graphs are compiled when somebody asks for their code
-    first: int = module._prologue_start  # noqa: SLF001
-    known: Mapping[int, int | None] = module._lineno_map  # noqa: SLF001
+    first: int = module._prologue_start
+    known: Mapping[int, int | None] = module._lineno_map
     found = {first + line: nodes[i] for line, i in known.items() if i is not None}
     return type(graph).forward.__code__, found
 

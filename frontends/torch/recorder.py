@@ -164,7 +164,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     def _here(self) -> Location:
         return self.locations.here(caller(2))
 
-    def _note(  # noqa: PLR0913, PLR0917 - a call has this many parts
+    def _note(
         self,
         func: Any,
         schema: Schema,

@@ -196,7 +196,7 @@ def _declared(
     declared: Mapping[tuple[int, int], str],
     recorder: Recorder,
     builder: AtenBuilder,
-    training: bool,  # noqa: FBT001
+    training: bool,
 ) -> _Tables:
     """Declare tables that the model does not name itself, and their states."""
     with recorder.paused():
@@ -247,7 +247,7 @@ class _Lookup(torch.autograd.Function):
         return (None, None, None, None)
 
 
-def _forward(  # noqa: PLR0913, PLR0917 - fbgemm's arguments
+def _forward(
     tables: _Tables,
     recorder: Recorder,
     builder: AtenBuilder,

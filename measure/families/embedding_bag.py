@@ -81,7 +81,7 @@ class _Bags:
 
     def pooled(self, *, sparse: bool = False) -> tuple[torch.Tensor, ...]:
         """Return the sums of the bags, and what their gradient needs."""
-        found: tuple[torch.Tensor, ...] = _ATEN._embedding_bag(  # noqa: SLF001
+        found: tuple[torch.Tensor, ...] = _ATEN._embedding_bag(
             self.table, self.indices, self.offsets, False, 0, sparse, self.weights
         )
         return found
@@ -201,7 +201,7 @@ class EmbeddingBagBackward(Family):
         rows = bags.table.shape[0]
 
         def gradient() -> torch.Tensor:
-            found: torch.Tensor = _ATEN._embedding_bag_backward(  # noqa: SLF001
+            found: torch.Tensor = _ATEN._embedding_bag_backward(
                 out,
                 bags.indices,
                 bags.offsets,

@@ -88,9 +88,7 @@ class Gemm(Family):
         a, b = _operands(case, tensors, ())
         if case.dtype == "fp8":
             one = torch.ones((), device=tensors.kind)
-            return lambda: _ATEN._scaled_mm(  # noqa: SLF001 - there is no public one
-                a, b, one, one, None, None, torch.bfloat16
-            )
+            return lambda: _ATEN._scaled_mm(a, b, one, one, None, None, torch.bfloat16)
         if not case.params.flag("bias"):
             return lambda: torch.mm(a, b)
         bias = tensors.random(case.dtype, case.params.integer("n"))

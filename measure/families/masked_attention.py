@@ -44,12 +44,12 @@ class MaskedAttention(Given):
         if tensors.kind == "cpu":
             return _on_cpu(q, k, v, mask, g if backward else None)
         if not backward:
-            return lambda: _ATEN._scaled_dot_product_efficient_attention(  # noqa: SLF001
+            return lambda: _ATEN._scaled_dot_product_efficient_attention(
                 q, k, v, mask, False
             )
-        out = _ATEN._scaled_dot_product_efficient_attention(q, k, v, mask, True)  # noqa: SLF001
+        out = _ATEN._scaled_dot_product_efficient_attention(q, k, v, mask, True)
         wanted = [True, True, True, False]
-        return lambda: _ATEN._scaled_dot_product_efficient_attention_backward(  # noqa: SLF001
+        return lambda: _ATEN._scaled_dot_product_efficient_attention_backward(
             g, q, k, v, mask, *out, 0.0, wanted
         )
 

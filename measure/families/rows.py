@@ -62,14 +62,14 @@ class Softmax(Family):
         if not _is_backward(case):
             return lambda: torch.softmax(x, -1)
         y, dtype = torch.softmax(x, -1), DTYPES_OF_TENSORS[case.dtype]
-        return lambda: _ATEN._softmax_backward_data(x, y, -1, dtype)  # noqa: SLF001
+        return lambda: _ATEN._softmax_backward_data(x, y, -1, dtype)
 
 
 def _log_softmax(x: torch.Tensor, *, backward: bool) -> Call:
     if not backward:
         return lambda: torch.log_softmax(x, -1)
     y, dtype = torch.log_softmax(x, -1), x.dtype
-    return lambda: _ATEN._log_softmax_backward_data(x, y, -1, dtype)  # noqa: SLF001
+    return lambda: _ATEN._log_softmax_backward_data(x, y, -1, dtype)
 
 
 class LayerNorm(Family):
@@ -151,11 +151,11 @@ class BatchNorm(Family):
             return lambda: torch.batch_norm(
                 x, w, b, mean, variance, training, 0.1, 1e-5, cudnn
             )
-        y, saved, inverse, reserve, which = _ATEN._batch_norm_impl_index(  # noqa: SLF001
+        y, saved, inverse, reserve, which = _ATEN._batch_norm_impl_index(
             x, w, b, mean, variance, training, 0.1, 1e-5, cudnn
         )
         wanted = [True, True, True]
-        return lambda: _ATEN._batch_norm_impl_index_backward(  # noqa: SLF001
+        return lambda: _ATEN._batch_norm_impl_index_backward(
             which,
             x,
             y,

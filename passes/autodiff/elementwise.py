@@ -263,7 +263,7 @@ def _cast(site: Site) -> Gradients:
 
 
 def _dropout(site: Site) -> Gradients:
-    if len(site.node.results) < 2:  # noqa: PLR2004 - no mask: it dropped nothing
+    if len(site.node.results) < 2:  # no mask: it dropped nothing
         return {0: site.grad}
     return {0: site.op("dropout_backward", site.grad, site.node.results[1])}
 

@@ -218,7 +218,7 @@ def _addcdiv(site: Site) -> Gradients:
         one_of = site.tape.full(typed(other), 1.0)
         rate = site.op("div", one_of, other, in_place=True)
         found[1] = site.op("mul", site.grad, rate)
-    if 2 in site.wanted:  # noqa: PLR2004 - x, y, z
+    if 2 in site.wanted:  # x, y, z
         rate = site.op("div", site.by("mul", one, 1.0), site.op("mul", other, other))
         found[2] = site.op("mul", site.op("neg", site.grad), rate)
     return found
@@ -233,7 +233,7 @@ def _lerp(site: Site) -> Gradients:
         found[0] = site.op("mul", site.grad, rest)
     if 1 in site.wanted:
         found[1] = site.op("mul", site.grad, weight)
-    if 2 in site.wanted:  # noqa: PLR2004 - start, end, weight
+    if 2 in site.wanted:  # start, end, weight
         found[2] = site.op("mul", site.grad, site.op("sub", end, start))
     return found
 
@@ -244,7 +244,7 @@ def _masked_fill(site: Site) -> Gradients:
     found: dict[int, Value] = {}
     if 0 in site.wanted:
         found[0] = site.op("masked_fill", site.grad, mask, zero)
-    if 2 in site.wanted:  # noqa: PLR2004 - x, mask, value
+    if 2 in site.wanted:  # x, mask, value
         found[2] = site.op("where", mask, site.grad, zero)
     return found
 

@@ -60,7 +60,7 @@ def _split(site: Site) -> Gradients:
 def _slice(site: Site) -> Gradients:
     """`slice_backward`, once for each axis, as slices are taken one by one."""
     elements = site.tape.inference.elements
-    axes = elements.get(site.node.operands[3]) if len(site.node.operands) > 3 else None  # noqa: PLR2004 - x, starts, ends, axes
+    axes = elements.get(site.node.operands[3]) if len(site.node.operands) > 3 else None
     cut = _changed(site.x, site.out) if axes is None else axes
     shape = list(typed(site.out).shape)
     rank, grad = len(shape), site.grad
@@ -203,7 +203,7 @@ def _scatter(lookup: str) -> Rule:
                 found[0] = site.op("index_put", site.grad, zeros, indices, **axis)
             else:
                 found[0] = site.op(site.node.op, site.grad, indices, zeros, **axis)
-        if 2 in site.wanted:  # noqa: PLR2004 - data, indices, updates
+        if 2 in site.wanted:  # data, indices, updates
             found[2] = site.op(lookup, site.grad, indices, **axis)
         return found
 

@@ -266,7 +266,7 @@ class Backward:
         # all-reduce to run beside it. So the node that would issue it is stepped ahead
         # of its turn.
         node, shared = site.node, site.x.producer
-        assert shared is not None  # noqa: S101 - asked before
+        assert shared is not None  # asked before
         width = typed(site.out).shape[-1]
         self._locate(node)
         rows = product(typed(site.out).shape[:-1])

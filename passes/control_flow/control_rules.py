@@ -122,7 +122,7 @@ def _loop(unroller: Unroller, site: Site) -> Sequence[Item] | None:
     """Run the body as often as trip count and condition say."""
     if _BAG in site.node.location.origin:
         return None  # a bag that was not raised: costed as one op, as reported
-    if len(site.operands) < 2:  # noqa: PLR2004 - trip count and condition
+    if len(site.operands) < 2:  # trip count and condition
         msg = f"{site}: it has no trip count and condition"
         raise UnsupportedModelError(msg)
     trips = _known(unroller, site, site.tensor(0), "trip count")

@@ -63,7 +63,7 @@ def _insert(unroller: Unroller, site: Site) -> Sequence[Item] | None:
     if elements is None:
         return None
     place = len(elements)
-    if len(site.operands) > 2:  # noqa: PLR2004 - sequence, tensor, position
+    if len(site.operands) > 2:  # sequence, tensor, position
         place = _position(unroller, site, 2, len(elements))
     return [(*elements[:place], site.tensor(1), *elements[place:])]
 

@@ -131,7 +131,7 @@ def _is_plain(graph: Graph, node: Node) -> bool:
 
 
 def _typed(value: Value) -> TensorType:
-    assert value.type is not None  # noqa: S101 - the pass requires types
+    assert value.type is not None  # the pass requires types
     return value.type
 
 

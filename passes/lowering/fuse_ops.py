@@ -328,7 +328,7 @@ class _Fusing:
     def _written(self) -> list[Value]:
         """Results that somebody else reads, or nobody."""
         graph, nodes = self.rank.ops, self._nodes
-        assert graph is not None  # noqa: S101 - there are nodes
+        assert graph is not None  # there are nodes
         return [
             v for node in nodes for v in node.results if not self._is_inner(graph, v)
         ]
@@ -351,7 +351,7 @@ class _Fusing:
     def _saved(self) -> Work:
         """Return the bytes that need not be moved any more."""
         graph = self.rank.ops
-        assert graph is not None  # noqa: S101 - the caller has looked
+        assert graph is not None  # the caller has looked
         inner = {v for n in self._nodes for v in n.results if self._is_inner(graph, v)}
         made = {v for n in self._nodes for v in n.results}
         written = sum(map(self._nbytes, inner))

@@ -378,7 +378,7 @@ def _alias_places(op: str) -> tuple[int | None, int]:
 
 
 def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
-    assert type_ is not None  # noqa: S101 - the fact TYPED says so
+    assert type_ is not None  # the fact TYPED says so
     return type_.bind(bindings)
 
 

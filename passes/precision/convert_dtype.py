@@ -193,7 +193,7 @@ class _Autocast:
         """Cast a value; a parameter's cast is kept for the iteration."""
         if value in self.cached:
             return self.cached[value]
-        assert value.type is not None  # noqa: S101 - the fact TYPED says so
+        assert value.type is not None  # the fact TYPED says so
         name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
         attributes = Record({"dtype": dtype})
         weight = value in self._parameters and value not in self.graph.untrained

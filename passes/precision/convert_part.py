@@ -99,7 +99,7 @@ class _Conversion:
             self.graph.set_attributes(node, **changed)
         for value in node.results:
             if self._is_wide(value):
-                assert value.type is not None  # noqa: S101 - it is of a type
+                assert value.type is not None  # it is of a type
                 self._wide[value] = value.type.dtype
                 self._retype(value)
 
@@ -109,14 +109,14 @@ class _Conversion:
         return dtype in PLAIN_FLOATS and dtype != self.low and value not in self.known
 
     def _retype(self, value: Value) -> None:
-        assert value.type is not None  # noqa: S101 - it is of a type
+        assert value.type is not None  # it is of a type
         value.type = attrs.evolve(value.type, dtype=self.low)
 
     def _casted(self, node: Node | None, value: Value, dtype: DType) -> Value:
         """Return a value in another type: one cast for all that read it."""
         made = self._cast.get((value, dtype))
         if made is None:
-            assert value.type is not None  # noqa: S101 - it is of a type
+            assert value.type is not None  # it is of a type
             name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
             attributes = Record({"dtype": dtype})
             maker = node or value.producer

@@ -84,10 +84,10 @@ def test_what_made_the_gpu_fail_is_tried_once(
     )
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     with pytest.raises(DeviceFailedError, match="the GPU failed at gemm: RuntimeErr"):
-        probe._tried(run, "gemm", lost)  # noqa: SLF001 - of a script
+        probe._tried(run, "gemm", lost)
     del tries[:]
 
-    assert not probe._tried(run, "gemm", lost)  # noqa: SLF001
+    assert not probe._tried(run, "gemm", lost)
     assert not tries
     assert ["gemm made the GPU fail: left out"] == said
 
@@ -104,4 +104,4 @@ def test_a_profiler_that_sees_nothing_is_a_failure(
     run = SimpleNamespace(device=None)
 
     with pytest.raises(RuntimeError, match="the profiler saw no kernel"):
-        probe._profiled(run, print, None)  # noqa: SLF001 - of a script
+        probe._profiled(run, print, None)

@@ -38,7 +38,7 @@ def _run(folder: Path, *chosen: tuple[str, Measure], seconds: float = 30.0) -> A
     listed = [parts.Part(name, 1.0, measure) for name, measure in chosen]
     ends = [begin + seconds] * len(listed)
     try:
-        failed = run._measured(listed, ends)  # noqa: SLF001 - of a script
+        failed = run._measured(listed, ends)
     finally:
         made.close()
     return failed, _last(folder)
@@ -224,17 +224,15 @@ def test_a_gpu_that_failed_is_tried_in_a_new_context(
 
     monkeypatch.setattr(os, "execv", start)
     monkeypatch.setenv("PERFC_COLLECT_RESTARTS", "0")
-    options = collect._options(  # noqa: SLF001 - of a script
-        ["--window", "--device", "cuda", "--out", str(tmp_path)]
-    )
+    options = collect._options(["--window", "--device", "cuda", "--out", str(tmp_path)])
 
-    collect._start_again(options, 60.0)  # noqa: SLF001
+    collect._start_again(options, 60.0)
     assert "60.0" == started[0][started[0].index("--seconds") + 1]
     assert "1" == os.environ["PERFC_COLLECT_RESTARTS"]
     for restarts, left in (("1", 5.0), ("3", 60.0)):
         monkeypatch.setenv("PERFC_COLLECT_RESTARTS", restarts)
         with pytest.raises(SystemExit, match="1"):
-            collect._start_again(options, left)  # noqa: SLF001
+            collect._start_again(options, left)
 
 
 def test_sigterm_ends_a_run() -> None:

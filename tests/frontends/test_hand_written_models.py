@@ -282,7 +282,7 @@ def test_what_is_detached() -> None:
 
 
 def _flex(weight: Tensor, x: Tensor) -> Tensor:
-    from torch.nn.attention.flex_attention import flex_attention  # noqa: PLC0415 - slow
+    from torch.nn.attention.flex_attention import flex_attention
 
     attend: Any = flex_attention
     found: Tensor = attend(x * weight, x, x)

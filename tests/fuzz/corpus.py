@@ -74,7 +74,7 @@ def write_node_models(folder: Path) -> list[Path]:
     """Write the one-node models of onnx's own tests, which use every op there is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # their expected outputs overflow
-        from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415 - 10 s
+        from onnx.backend.test.case.node import collect_testcases  # 10 s
 
         cases = collect_testcases(None)
     return list(_written(folder, cases))

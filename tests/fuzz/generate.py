@@ -405,7 +405,7 @@ def relations(rng: random.Random) -> Input:
 
 
 def _pair(target: str, field: str, factor: float) -> tuple[str, str]:
-    from perfc.costmodels import load_target  # noqa: PLC0415 - not for other kinds
+    from perfc.costmodels import load_target  # not for other kinds
 
     value = float(load_target(target).fields[field])
     return f"{field}={value}", f"{field}={value * factor}"

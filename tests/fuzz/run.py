@@ -37,8 +37,8 @@ WORKER = ("-m", "tests.fuzz.worker")
 KEPT = ROOT / "fuzz"
 """Where inputs that failed are kept."""
 
-GRACE_S = 50.0
-"""What an input may wait for a processor before its worker is killed."""
+GRACE_S = 600.0
+"""What an input may wait for a busy processor before its worker is killed."""
 
 _EVERY_S = 2.0
 

@@ -168,8 +168,8 @@ def _on_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def _on_cpu(tensors: Any, _: object) -> None:
     tensors.kind = "cpu"
-    tensors._generator = torch.Generator().manual_seed(0)  # noqa: SLF001
-    tensors._pool = torch.randn(1 << 22)  # noqa: SLF001
+    tensors._generator = torch.Generator().manual_seed(0)
+    tensors._pool = torch.randn(1 << 22)
 
 
 def _run(path: Path) -> KernelRun:

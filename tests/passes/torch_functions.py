@@ -52,7 +52,7 @@ def _prelu(node: Node, operands: list[Any]) -> Results:
 
 
 def _prelu_backward(node: Node, operands: list[Any]) -> Results:
-    return list(aten._prelu_kernel_backward(*operands))  # noqa: SLF001 - its only name
+    return list(aten._prelu_kernel_backward(*operands))
 
 
 def _resize_backward(node: Node, operands: list[Any]) -> Results:

@@ -22,8 +22,8 @@ _DTYPES = {
     "i64": torch.int64,
     "bool": torch.bool,
 }
-_ATEN_SOFTMAX: Any = aten._softmax_backward_data  # noqa: SLF001 - its only name
-_ATEN_LOG_SOFTMAX: Any = aten._log_softmax_backward_data  # noqa: SLF001 - the same
+_ATEN_SOFTMAX: Any = aten._softmax_backward_data
+_ATEN_LOG_SOFTMAX: Any = aten._log_softmax_backward_data
 
 
 def run_graph(

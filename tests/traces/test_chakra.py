@@ -102,7 +102,7 @@ def test_a_truncated_file(tmp_path: Path) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes(raw: bytes) -> None:
     """Whatever stands in a file of this name, it is read or refused."""
-    import tempfile  # noqa: PLC0415 - hypothesis calls often, tmp_path is one
+    import tempfile  # hypothesis calls often, tmp_path is one
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "any.et"

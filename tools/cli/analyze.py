@@ -69,7 +69,7 @@ EXIT_OUT_OF_MEMORY = 5
     help="Print the passes that would run, as --pipeline takes them, and no report.",
 )
 @debug_option
-def analyze(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+def analyze(model: str, **options: Any) -> int:
     """Predict the time of one iteration of MODEL, and say where it goes.
 
     MODEL is a file (model.onnx, model.pt2 of torch.export, graph.perfc), a built-in

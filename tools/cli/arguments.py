@@ -103,7 +103,7 @@ def request_options(*names: str) -> Callable[[_Verb], _Verb]:
 def request_option(
     name: str,
     callback: Callable[..., Any] | None = None,
-    **changes: Any,  # noqa: ANN401 - fields of `Option`
+    **changes: Any,  # fields of `Option`
 ) -> Callable[[_Verb], _Verb]:
     """Return the option of a field of a request, as a verb needs it.
 

@@ -80,7 +80,7 @@ _SUFFIX = ".toml"
 )
 @quiet_option("Print no errors of the fit.")
 @debug_option
-def calibrate(  # noqa: PLR0913 - one argument per option
+def calibrate(
     *,
     device: str | None,
     tables: Sequence[Path],

@@ -62,7 +62,7 @@ _SAMPLE = 2_000_000
     "Write the popularity of each table there: what `analyze --popularity` reads."
 )
 @debug_option
-def locality(  # noqa: PLR0913 - one argument per option
+def locality(
     *,
     trace: Path,
     batch: int,

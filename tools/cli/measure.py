@@ -63,7 +63,7 @@ def measure() -> None:
 @_OUTPUT
 @quiet_option()
 @debug_option
-def kernels(  # noqa: PLR0913 - one argument per option
+def kernels(
     *,
     device: str,
     suite: str,
@@ -171,7 +171,7 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
 )
 @quiet_option()
 @debug_option
-def workload(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+def workload(model: str, **options: Any) -> int:
     """Run iterations of MODEL, and write what they took to FILE.
 
     MODEL is a built-in workload (NAME:key=value,...; see `perfc models`), run as its

@@ -52,7 +52,7 @@ from perfc.tools.request import INFERENCE
 @output_option()
 @timing_option
 @debug_option
-def opt(  # noqa: PLR0913 - one argument per option
+def opt(
     file: str,
     *,
     pipeline: str,

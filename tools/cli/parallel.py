@@ -137,7 +137,7 @@ _OF_COMPAT = frozenset(
 @quiet_option()
 @debug_option
 @click.pass_context
-def parallel(ctx: click.Context, /, **options: Any) -> int:  # noqa: ANN401 - one per option
+def parallel(ctx: click.Context, /, **options: Any) -> int:
     """Compare ways to spread MODEL over many GPUs, and find the best.
 
     Data-parallel (dp), fully sharded (fsdp), tensor-parallel (tp) and pipeline-parallel
@@ -212,7 +212,7 @@ def _compare(options: dict[str, Any]) -> Comparison:
     return compared
 
 
-def _question(options: dict[str, Any]) -> Any:  # noqa: ANN401 - imported late
+def _question(options: dict[str, Any]) -> Any:  # imported late
     from perfc.costmodels import load_target
     from perfc.planning.strategies import Objective
     from perfc.tools.strategies import Question, StrategyModels

@@ -7,16 +7,17 @@ from typing import Any, TypeVar
 
 import click
 
-from perfc.tools.plugin_modules import import_plugin
-
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
 
 def _import_all(
     ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 ) -> tuple[str, ...]:
-    for text in value:
-        import_plugin(text)
+    if value:
+        from perfc.tools.plugin_modules import import_plugin
+
+        for text in value:
+            import_plugin(text)
     return value
 
 

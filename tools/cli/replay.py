@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 @format_option
 @output_option()
 @debug_option
-def replay(  # noqa: PLR0913 - one argument per option
+def replay(
     *,
     files: Sequence[Path],
     kernels: str,

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
     help="Say of each kernel by what it was carried over, and how far.",
 )
 @debug_option
-def rescale(  # noqa: PLR0913 - one argument per option
+def rescale(
     *,
     files: tuple[Path, ...],
     names: tuple[str, ...],

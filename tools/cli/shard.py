@@ -159,7 +159,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 @output_option()
 @quiet_option()
 @debug_option
-def shard(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+def shard(model: str, **options: Any) -> int:
     """Find where the embedding tables of MODEL go, and compare plans.
 
     MODEL is a file, a built-in workload (`perfc models`), or a list of tables as JSON:

@@ -93,7 +93,7 @@ _USUAL = (
 )
 @quiet_option()
 @debug_option
-def sweep(model: str, **options: Any) -> int:  # noqa: ANN401 - one per option
+def sweep(model: str, **options: Any) -> int:
     """Price many configurations of MODEL: all combinations of what varies.
 
     One row a configuration: what varied, the metrics, their 90 % interval, what bounds

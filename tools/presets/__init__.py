@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.presets.merge import with_preset
+    from perfc.tools.presets.applied import with_preset
     from perfc.tools.presets.preset import PRESET_SCHEMA, Preset, load_preset
 else:
     __getattr__ = door(
         __name__,
         {
-            "merge": ("with_preset",),
             "preset": ("PRESET_SCHEMA", "Preset", "load_preset"),
+            "applied": ("with_preset",),
         },
     )
 

@@ -28,25 +28,9 @@ _ONLY_LOADED = frozenset({"optimizer", "popularity"})
 """What a loaded model has, and does not tell."""
 
 
-def with_preset(
-    request: Request, ran: Sequence[Pass] | None = None, loaded_by: str = ""
-) -> Request:
-    """Return a request with what its preset says besides.
-
-    Args:
-        request: What is asked for.
-        ran: Passes that a model has been loaded by; None for one that is not loaded.
-        loaded_by: The preset that a model has been loaded by.
-
-    Raises:
-        UsageError: there is no such preset, it is for another kind of target, or has
-            options of passes that a loaded model went through without them.
-        PresetError: it cannot be read, or says what means nothing.
-
-    """
-    if request.preset is None:
-        return request
-    preset = load_preset(request.preset)
+def merged(request: Request, ran: Sequence[Pass] | None, loaded_by: str) -> Request:
+    """Return a request with what its preset says besides; see `with_preset`."""
+    preset = load_preset(request.preset or "")
     if ran is not None and loaded_by != preset.name:
         _check_ran(request, preset, ran)
     return _Merge(preset, request, is_loaded=ran is not None).result()

@@ -11,7 +11,7 @@ from perfc.frontends.aten.template import Operand
 def _prelu(node: AtenNode) -> None:
     """View the weights, one for each channel, as they are broadcast."""
     x, weight = node.tensor("self"), node.tensor("weight")
-    if weight.rank == 1 and x.rank > 2:  # noqa: PLR2004 - behind the channels
+    if weight.rank == 1 and x.rank > 2:  # behind the channels
         shape = (*weight.type.shape, *(1 for _ in x.type.shape[2:]))
         (weight,) = node.helper("reshape", (weight, node.listed(shape)), {"view": True})
     node.emit("prelu", (x, weight))

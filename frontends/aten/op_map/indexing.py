@@ -23,7 +23,7 @@ def _indices(node: AtenNode) -> tuple[tuple[int, ...], list[Operand]]:
 
 
 def _is_mask(index: Operand) -> bool:
-    return index.type.dtype.bits == 8  # noqa: PLR2004 - bool, or uint8 as of old
+    return index.type.dtype.bits == 8  # bool, or uint8 as of old
 
 
 def _index(node: AtenNode) -> None:

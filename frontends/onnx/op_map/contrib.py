@@ -109,7 +109,7 @@ def _embed_layer_norm(node: OnnxNode) -> bool:
 
 def _lengths(node: OnnxNode, ids: Value, mask: Value | None) -> None:
     """Write result 1, the length of each sequence: 0 where nothing is masked."""
-    if len(node.results) < 2:  # noqa: PLR2004 - nobody wants it
+    if len(node.results) < 2:  # nobody wants it
         return
     if mask is not None:
         attributes: dict[str, AttrValue] = {"kind": "sum", "axes": (1,)}
@@ -201,7 +201,7 @@ def _masks(
 def _multi_head_attention(node: OnnxNode) -> bool:
     """Queries, keys and values are projected already, maybe packed into one tensor."""
     bias, mask, added, past_k, past_v = map(node.operand, range(3, 8))
-    if len(node.results) > 3 or not node.integer("num_heads", 0):  # noqa: PLR2004 - scores
+    if len(node.results) > 3 or not node.integer("num_heads", 0):  # scores
         return False
     parts = _queries_keys_values(node, bias)
     if parts is None:
@@ -253,7 +253,7 @@ def _group_query_attention(node: OnnxNode) -> bool:
     """Causal attention with fewer heads of keys and values, and a cache of them."""
     q, k, v, past_k, past_v = map(node.operand, range(5))
     heads, kv_heads = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
-    if q is None or not heads or not kv_heads or len(node.results) > 3:  # noqa: PLR2004
+    if q is None or not heads or not kv_heads or len(node.results) > 3:
         return False
     if k is None or v is None:
         parts = _packed(node, q, heads, kv_heads)

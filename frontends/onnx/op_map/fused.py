@@ -60,7 +60,7 @@ def _image_rank(node: OnnxNode) -> int:
     if window is not None:
         return len(window) + 2
     declared = max((node.rank(i) or 0 for i in range(len(node.operands))), default=0)
-    return declared if declared > 2 else _IMAGE_RANK  # noqa: PLR2004 - n, c and an axis
+    return declared if declared > 2 else _IMAGE_RANK  # n, c and an axis
 
 
 def _part(
@@ -212,7 +212,7 @@ def _skip_group_norm(node: OnnxNode) -> bool:
     x, gamma, beta, skip, bias = (node.operand(index) for index in range(5))
     if x is None or skip is None or not node.integer("channels_last", 1):
         return False
-    if node.rank(3) == 2:  # noqa: PLR2004 - [n, c], the same at each pixel
+    if node.rank(3) == 2:  # [n, c], the same at each pixel
         skip = node.emit_helper("unsqueeze", (skip,), {"axes": (1, 2)})
     if bias is not None:
         skip = node.emit_helper("add", (skip, bias))

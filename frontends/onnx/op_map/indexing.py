@@ -23,7 +23,7 @@ def _scatter(node: OnnxNode) -> bool:
 
 
 def _topk(node: OnnxNode) -> bool:
-    if len(node.present) != 2:  # noqa: PLR2004 - opset 10 and later
+    if len(node.present) != 2:  # opset 10 and later
         return False
     node.emit("topk", attributes={"axis": node.integer("axis", -1)})
     return True

@@ -33,7 +33,7 @@ def _linear_attention(node: OnnxNode) -> bool:
 def _dft(node: OnnxNode) -> bool:
     """The axis is an attribute, or since opset 20 an operand, that has to be known."""
     operands = tuple(v for v in node.operands[:2] if v is not None)
-    if "axis" in node.attributes or node.opset < 20:  # noqa: PLR2004
+    if "axis" in node.attributes or node.opset < 20:
         axis: int | None = node.integer("axis", 1)
     else:
         axis = -2 if node.operand(2) is None else node.constant_integer(2)

@@ -77,7 +77,7 @@ def _with_axes(op: str) -> Handler:
 
 
 def _reshape(node: OnnxNode) -> bool:
-    if len(node.present) != 2:  # noqa: PLR2004 - opset 5 and later
+    if len(node.present) != 2:  # opset 5 and later
         return False
     node.emit("reshape", attributes={"allowzero": bool(node.integer("allowzero", 0))})
     return True

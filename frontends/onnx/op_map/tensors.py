@@ -71,7 +71,7 @@ _ALONE = {
 
 def _softmax(node: OnnxNode) -> bool:
     """Before opset 13 all axes from the given one on are one row."""
-    flat = node.opset < 13  # noqa: PLR2004
+    flat = node.opset < 13
     attributes: dict[str, AttrValue] = {"axis": node.integer("axis", 1 if flat else -1)}
     if flat:
         attributes["flat"] = True

@@ -31,13 +31,13 @@ def _heads_inside(tensor: torch.Tensor, width: int) -> torch.Tensor:
     return made.transpose(1, 2)
 
 
-def _flash(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _flash(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
     dropout_p: float = 0.0,
-    is_causal: bool = False,  # noqa: FBT001, FBT002
-    return_debug_mask: bool = False,  # noqa: FBT001, FBT002
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ def _efficient(
     return (_heads_inside(query, value.shape[-1]), sums, seed, seed.clone())
 
 
-def _efficient_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _efficient_backward(
     grad_out: torch.Tensor,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -100,7 +100,7 @@ _GATES = (1, 1, 4, 3)
 """Gates of cuDNN's modes: RNN with ReLU or tanh, LSTM, GRU."""
 
 
-def _cudnn_rnn(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _cudnn_rnn(
     input: torch.Tensor,
     weight: Sequence[torch.Tensor],
     weight_stride0: int,
@@ -111,10 +111,10 @@ def _cudnn_rnn(  # noqa: PLR0913, PLR0917 - the op's arguments
     hidden_size: int,
     proj_size: int,
     num_layers: int,
-    batch_first: bool,  # noqa: FBT001
+    batch_first: bool,
     dropout: float,
-    train: bool,  # noqa: FBT001
-    bidirectional: bool,  # noqa: FBT001
+    train: bool,
+    bidirectional: bool,
     batch_sizes: Sequence[int],
     dropout_state: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
@@ -132,7 +132,7 @@ def _cudnn_rnn(  # noqa: PLR0913, PLR0917 - the op's arguments
     return (out, empty_like(hx), cell, reserve, input.new_empty(0))
 
 
-def _cudnn_rnn_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _cudnn_rnn_backward(
     input: torch.Tensor,
     weight: Sequence[torch.Tensor],
     weight_stride0: int,

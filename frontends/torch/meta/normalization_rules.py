@@ -35,7 +35,7 @@ def _layer_norm(
     return (empty_like(input), *notes)
 
 
-def _layer_norm_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _layer_norm_backward(
     grad_out: torch.Tensor,
     input: torch.Tensor,
     normalized_shape: Sequence[int],
@@ -58,7 +58,7 @@ def _layer_norm_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
 def _softmax(
     input: torch.Tensor,
     dim: int,
-    half_to_float: bool,  # noqa: FBT001
+    half_to_float: bool,
 ) -> torch.Tensor:
     if not input.is_floating_point() or not input.is_contiguous():
         raise UseTorch

@@ -192,7 +192,7 @@ def _bmm(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def _sum(
     tensor: torch.Tensor,
     dim: Sequence[int] | None = None,
-    keepdim: bool = False,  # noqa: FBT001, FBT002
+    keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
@@ -248,15 +248,15 @@ def _embedding_gradient(
 _SUM = 0
 
 
-def _bag(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _bag(
     weight: torch.Tensor,
     indices: torch.Tensor,
     offsets: torch.Tensor,
-    scale_grad_by_freq: bool = False,  # noqa: FBT001, FBT002
+    scale_grad_by_freq: bool = False,
     mode: int = _SUM,
-    sparse: bool = False,  # noqa: FBT001, FBT002
+    sparse: bool = False,
     per_sample_weights: torch.Tensor | None = None,
-    include_last_offset: bool = False,  # noqa: FBT001, FBT002
+    include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> tuple[torch.Tensor, ...]:
     """Pool sums; the other results are what CUDA's kernel notes for its backward."""
@@ -268,7 +268,7 @@ def _bag(  # noqa: PLR0913, PLR0917 - the op's arguments
     return (out, *(torch.empty(n, dtype=indices.dtype, device=META) for n in notes))
 
 
-def _bag_gradient(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _bag_gradient(
     grad: torch.Tensor,
     indices: torch.Tensor,
     offsets: torch.Tensor,
@@ -276,9 +276,9 @@ def _bag_gradient(  # noqa: PLR0913, PLR0917 - the op's arguments
     bag_size: torch.Tensor,
     maximum_indices: torch.Tensor,
     num_weights: int,
-    scale_grad_by_freq: bool,  # noqa: FBT001
+    scale_grad_by_freq: bool,
     mode: int,
-    sparse: bool,  # noqa: FBT001
+    sparse: bool,
     *rest: Any,
 ) -> torch.Tensor:
     shape = (num_weights, grad.shape[1])

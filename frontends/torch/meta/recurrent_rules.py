@@ -24,13 +24,13 @@ def _lstm_cell(
     return (empty_like(cx), empty_like(cx), empty_like(input_gates))
 
 
-def _lstm_cell_backward(  # noqa: PLR0913, PLR0917 - the op's arguments
+def _lstm_cell_backward(
     grad_hy: torch.Tensor | None,
     grad_cy: torch.Tensor | None,
     cx: torch.Tensor,
     cy: torch.Tensor,
     workspace: torch.Tensor,
-    has_bias: bool,  # noqa: FBT001
+    has_bias: bool,
 ) -> tuple[torch.Tensor | None, ...]:
     bias = workspace.new_empty(workspace.shape[1]) if has_bias else None
     return (empty_like(workspace), empty_like(cx), bias)
@@ -49,7 +49,7 @@ def _gru_cell(
 def _gru_cell_backward(
     grad_hy: torch.Tensor,
     workspace: torch.Tensor,
-    has_bias: bool,  # noqa: FBT001
+    has_bias: bool,
 ) -> tuple[torch.Tensor | None, ...]:
     rows, kept = workspace.shape
     width = kept // _GRU_KEPT * _GRU_GATES

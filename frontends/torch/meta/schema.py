@@ -52,7 +52,7 @@ def dtype_of(dtype: torch.dtype) -> DType:
 
 
 @functools.cache
-def _type(dtype: torch.dtype, shape: torch.Size, on_host: bool) -> TensorType:  # noqa: FBT001
+def _type(dtype: torch.dtype, shape: torch.Size, on_host: bool) -> TensorType:
     space = MemorySpace.HOST if on_host else MemorySpace.DEVICE
     return TensorType(dtype_of(dtype), tuple(shape), space)
 

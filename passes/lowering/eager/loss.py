@@ -145,7 +145,7 @@ def _nll_loss_backward(site: Site) -> Eager:
     params: dict[str, AttrValue] = {"rows": rows, "cols": 1, "kind": "nll_loss"}
     work = Work(rows, labels.nbytes + item, rows * item)
     placed = vector_launch("gather", scores.type.dtype, params, work)
-    flat = scores.type.rank == 2  # noqa: PLR2004 - a row of classes per label
+    flat = scores.type.rank == 2  # a row of classes per label
     name = f"aten::nll_loss{'' if flat else '2d'}_backward"
     return Eager(name, (elementwise_launch("fill", (), site.out), placed))
 

@@ -418,7 +418,7 @@ class Stepping:
         tensor.buffer = buffer = self._buffer(tensor.value, enter=False)
         space = (math.prod(self._shape(tensor.value)), 1)
         node = tensor.value.producer
-        assert node is not None  # noqa: S101 - inputs are buffers
+        assert node is not None  # inputs are buffers
         self._step(node, tensor.reads, buffer, space, nodes=tensor.nodes or (node,))
         tensor.reads, tensor.nodes, tensor.ops = {}, (), 0
         return (buffer,)

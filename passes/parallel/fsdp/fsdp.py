@@ -191,7 +191,7 @@ class Fsdp(Transform):
         stride = whole.get("stride", 1)
         if self.strategy != HYBRID or self.per_node >= self.ranks:
             return [{**whole, "stream": STREAM}]
-        assert isinstance(stride, int)  # noqa: S101 - made here
+        assert isinstance(stride, int)  # made here
         group = str(whole["group"])
         sharing = {**whole, "ranks": self.per_node, "stream": STREAM}
         across: dict[str, AttrValue] = {
@@ -299,7 +299,7 @@ class _Sharing:
         tape, graph = self.tape, self.tape.graph
         sizes = [int(typed(value).numel) for value in values]
         ranks = self.groups[0]["ranks"]
-        assert isinstance(ranks, int)  # noqa: S101 - made here
+        assert isinstance(ranks, int)  # made here
         part = ceil_div(total(sizes), ranks)
         padding = part * ranks - sum(sizes)
         flat = _declare(graph, f"{name}.flat", stored, part)

@@ -84,7 +84,7 @@ class Costs:
             badness = cut.badness + cost**2 if even else max(cut.badness, cost)
             made = _Cut(badness, cut.sent + self.sent[end], (*cut.ends, end))
             found = made if found is None else min(found, made)
-        assert found is not None  # noqa: S101 - every part has a layer
+        assert found is not None  # every part has a layer
         return found
 
 

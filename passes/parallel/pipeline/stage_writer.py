@@ -196,7 +196,7 @@ class StageWriter:
     def _accumulate(self, gradient: Gradient, number: int) -> None:
         """Keep the first gradient, and add the others to it in place."""
         made, taken = self._part(gradient), gradient.taken
-        assert made is not None  # noqa: S101 - its node is computed here
+        assert made is not None  # its node is computed here
         part = self._value(made, number)
         held = self._resident.get(gradient.value)
         location = Location(phase=BACKWARD) if taken is None else taken.location
@@ -305,7 +305,7 @@ class StageWriter:
     def _constant(self, value: Value) -> Value:
         """Write a constant, or known integers as one."""
         node, type_ = value.producer, typed(value)
-        assert node is not None  # noqa: S101 - arguments are declared
+        assert node is not None  # arguments are declared
         attributes: Mapping[str, AttrValue] = node.attributes
         if not is_constant(node):
             shape: tuple[AttrValue, ...] = type_.shape

@@ -87,7 +87,7 @@ class TensorWriter:
         graph.replace({node: _matmul(node) for node in rows if node.operands[2:]})
         for name, bias in biases.items():
             node = graph.value(name).producer
-            assert node is not None  # noqa: S101 - a layer's result
+            assert node is not None  # a layer's result
             self._biases[node] = bias
 
     def _shrink_parameter(self, value: Value, axis: int, node: Node) -> None:
@@ -126,7 +126,7 @@ class TensorWriter:
     def _resize_sizes(self, node: Node, axis: int) -> None:
         """Give a reshape the sizes of its part; what it solves or copies stays."""
         sizes = sizes_of(node)
-        assert sizes is not None  # noqa: S101 - the layout has asked
+        assert sizes is not None  # the layout has asked
         place = axis - (typed(node.results[0]).rank - len(sizes))
         old = sizes[place]
         if isinstance(old, int) and old <= 0:

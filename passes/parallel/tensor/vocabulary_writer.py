@@ -111,7 +111,7 @@ class VocabularyWriter:
 
     def _sum(self, value: Value) -> Value:
         """Leave out what is not this rank's, and all-reduce what all have."""
-        assert self._outside is not None  # noqa: S101 - written before it
+        assert self._outside is not None  # written before it
         tape, rank = self._tape, typed(self._outside).rank
         mask = tape.op("unsqueeze", self._outside, axes=(rank,))
         none = tape.number(value, 0.0)

@@ -125,13 +125,13 @@ def test_an_execution_trace_tells_overload_and_results() -> None:
 def test_signatures_are_those_of_pytorch() -> None:
     """Names of arguments are PyTorch's, in its order; ops that it has no more apart."""
     torch = pytest.importorskip("torch")
-    schemas = torch._C._jit_get_all_schemas()  # noqa: SLF001 - there is no other way
+    schemas = torch._C._jit_get_all_schemas()  # there is no other way
     known = {
         (s.name, s.overload_name or "default"): tuple(a.name for a in s.arguments)
         for s in schemas
     }
 
-    from perfc.frontends.aten.signatures import signatures  # noqa: PLC0415 - private
+    from perfc.frontends.aten.signatures import signatures
 
     for name, overloads in signatures().items():
         for one in overloads:

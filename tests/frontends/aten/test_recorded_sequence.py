@@ -117,7 +117,7 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-REGISTERED: Iterable[str] = C._dispatch_get_registrations_for_dispatch_key(  # noqa: SLF001
+REGISTERED: Iterable[str] = C._dispatch_get_registrations_for_dispatch_key(
     "CompositeImplicitAutograd"
 )
 COMPOSED = {name.partition(".")[0] for name in REGISTERED} - {"aten::split"}

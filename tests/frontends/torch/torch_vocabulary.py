@@ -178,7 +178,7 @@ def modules() -> dict[str, Use]:
 _ENDS = torch.tensor([0, 4, 8], dtype=torch.int32)
 """Where sequences begin that stand one behind the other."""
 
-_FLASH: Any = torch.ops.aten._flash_attention_forward  # noqa: SLF001 - its only name
+_FLASH: Any = torch.ops.aten._flash_attention_forward
 
 
 def _in_place(name: str, *given: Any) -> Tensor:

@@ -32,7 +32,7 @@ GRAPH = """graph @g(%x: f32[8]) {
 
 
 def _swap_order(graph: Graph) -> None:
-    nodes = graph._nodes  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    nodes = graph._nodes  # pyright: ignore[reportPrivateUsage]
     nodes[0], nodes[1] = nodes[1], nodes[0]
 
 

@@ -135,7 +135,7 @@ def test_a_case_is_shown_short() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems clear otherwise")
 def test_a_copy_to_new_pages_has_them_cleared(tensors: Tensors) -> None:
     """Each time anew, by the system; Linux may clear 2 MiB of them in one fault."""
-    import resource  # noqa: PLC0415 - Windows has none
+    import resource  # Windows has none
 
     sizes: dict[str, AttrValue] = {"kind": "copy", "rows": 2048, "cols": 4096}
     (family,) = {f for f, _ in SUITE if f.op == "elementwise"}

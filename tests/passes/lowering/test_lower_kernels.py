@@ -184,9 +184,9 @@ def test_launches_are_valid_and_in_order(text: str) -> None:
 
 def test_every_op_has_a_rule_or_is_marked() -> None:
     """Only control flow, sequences, strings and unknown ops are without a rule."""
-    from perfc.passes.control_flow.control_rules import CONTROL_RULES  # noqa: PLC0415 - not public
-    from perfc.passes.control_flow.sequence_rules import SEQUENCE_RULES  # noqa: PLC0415 - not public
-    from perfc.passes.lowering.eager.rule_table import RULES  # noqa: PLC0415
+    from perfc.passes.control_flow.control_rules import CONTROL_RULES
+    from perfc.passes.control_flow.sequence_rules import SEQUENCE_RULES
+    from perfc.passes.lowering.eager.rule_table import RULES
 
     run = {op.name for op in BUILTIN_OPS if Trait.FREE not in op.traits}
     missing = run - set(RULES) - {"identity"}

@@ -268,7 +268,7 @@ def test_masked_attention(
 
 def test_forward_graphs_are_left_alone() -> None:
     """A model that spells a formula out, and has no backward, launches it as it is."""
-    from perfc.ir.text import parse_program  # noqa: PLC0415 - only here
+    from perfc.ir.text import parse_program  # only here
 
     text = """graph @g(%x: f32[8], %g: f32[8]) {
       %one = constant() {dtype = !f32, shape = [], value = 1.0} : f32[]

@@ -133,7 +133,7 @@ def _summed_heads(tensor: Tensor, q: Tensor) -> Launch:
 def _delta(site: Site) -> tuple[Launch, ...]:
     """Sum the gradient times the result over each row, where the kernel does not."""
     grad, out = site.operands[0], site.operands[4]
-    narrow = grad.type.dtype.bits < 32  # noqa: PLR2004 - fp16, bf16
+    narrow = grad.type.dtype.bits < 32  # fp16, bf16
     if narrow and site.settings.newer_than_volta:
         return ()
     wide = _as_fp32(grad.type)

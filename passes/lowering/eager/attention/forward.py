@@ -93,7 +93,7 @@ def _result_layout(q: Tensor, *, flash: bool) -> Layout:
 def algorithm_of(site: Site) -> str:
     """Return which kernel computes the attention of operands 0 to 2."""
     q, k = site.operands[:2]
-    masked = len(site.operands) > 3  # noqa: PLR2004 - q, k, v and masks
+    masked = len(site.operands) > 3  # q, k, v and masks
     narrow = dtype_name(q.type.dtype) in _FLASH and q.shape[-1] <= _FLASH_HEAD_DIM
     asked = site.settings.attention
     if asked == MATH:
@@ -158,7 +158,7 @@ def _with_own_heads(site: Site) -> tuple[tuple[Launch, ...], Site]:
 
 
 def _masking(site: Site) -> tuple[str, ...]:
-    masked = site.attributes.flag("causal") or len(site.operands) > 3  # noqa: PLR2004
+    masked = site.attributes.flag("causal") or len(site.operands) > 3
     return ("add(s, m)",) if masked else ()
 
 

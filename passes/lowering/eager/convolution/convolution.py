@@ -236,7 +236,7 @@ def _deform_conv(site: Site) -> Eager:
     spend("launches", 2 * (1 + groups) * (images // together), "deform_conv")
     chunk = (sampled, *(gemm,) * groups)
     launches = [*chunk * (images // together)]
-    if len(site.operands) > 3:  # noqa: PLR2004 - x, weight, offsets, bias
+    if len(site.operands) > 3:  # x, weight, offsets, bias
         launches.append(elementwise_launch("add", (site.out,), site.out))
     return Eager("torchvision::deform_conv2d", tuple(launches))
 

@@ -246,7 +246,7 @@ class Convolution:
 
     def _gemm(self, params: dict[str, AttrValue], work: Work) -> Launch:
         dtype = self.images.type.dtype
-        deep = len(self.images.shape) > 4  # noqa: PLR2004 - 1-d runs as 2-d
+        deep = len(self.images.shape) > 4  # 1-d runs as 2-d
         op = "conv3d" if deep else "conv2d"
         kernel = Kernel(op, dtype_name(dtype), self._math(), Record(params), work)
         return Launch(kernel)

@@ -208,7 +208,7 @@ def _dropout(site: Site) -> Eager:
 
 def _nll_loss(site: Site) -> Eager:
     scores = site.operands[0]
-    flat = scores.type.rank == 2  # noqa: PLR2004 - a row of classes per label
+    flat = scores.type.rank == 2  # a row of classes per label
     rows = scores.numel // scores.shape[1] if scores.shape[1] else 0
     launch = over_rows(site, "nll_loss", rows, scores.shape[1])
     return Eager(f"aten::nll_loss{'' if flat else '2d'}", (launch,))

@@ -40,7 +40,7 @@ def test_gradients_are_bucketed_as_by_pytorch(
     limits = Limits(first_kib * _KIB, kib * _KIB)
     dtypes = {"f32": torch.float32, "bf16": torch.bfloat16}
     tensors = [torch.empty(n, dtype=dtypes[dtype]) for dtype, n in sizes]
-    wanted, _ = torch.distributed._compute_bucket_assignment_by_size(  # noqa: SLF001
+    wanted, _ = torch.distributed._compute_bucket_assignment_by_size(
         tensors, [limits.first_bytes, limits.bytes]
     )
 
