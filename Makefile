@@ -13,6 +13,7 @@ COLLECT_ARGS ?= --window --seconds 1500
 DATA ?= ../shared/data
 FIT_ARGS ?=
 RATIOS_ARGS ?=
+ACCURACY_ARGS ?=
 
 BIN := .venv/bin
 CORE := .venv/.installed-core
@@ -32,7 +33,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo install test lint types unit selfcheck selfcheck-short slow fuzz docs
-.PHONY: bench bench-ratios collect rehearse compat fit fixtures format clean
+.PHONY: bench bench-ratios accuracy collect rehearse compat fit fixtures format clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +55,7 @@ types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy tests
 	$(BIN)/mypy benchmarks/collection benchmarks/collect.py \
 	    benchmarks/training benchmarks/fits benchmarks/fit*.py benchmarks/corrections.py \
+	    benchmarks/scoring benchmarks/accuracy.py benchmarks/interval_coverage.py \
 	    benchmarks/ratios.py benchmarks/speed/warm.py benchmarks/speed/scale.py
 	$(BIN)/mypy $(filter-out %/triton_matmul.py,$(wildcard examples/autotune/*.py))
 	$(BIN)/pyright --pythonpath $(BIN)/python
@@ -100,6 +102,9 @@ rehearse: $(TEST) ## Try a run on a GPU without one: make PYTHON=python3.12 rehe
 
 fit: $(TEST) ## Refit the shipped parameters from measured rows: make fit DATA=folder
 	$(BIN)/python benchmarks/fit.py $(DATA) $(FIT_ARGS)
+
+accuracy: $(TEST) ## Score all that perfc claims, unseen: make accuracy DATA=folder
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/accuracy.py $(DATA) $(ACCURACY_ARGS)
 
 fixtures: $(TEST) ## Write the model files of tests and demo again
 	$(BIN)/python examples/export_dlrm.py tests/fixtures/onnx

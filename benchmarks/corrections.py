@@ -16,7 +16,7 @@ of them, and decide nothing: they say a clock, which no network of sizes can kno
 Networks of fp32 are fitted here anew, as one that does not ship is in no file.
 `--write` lists what loses in `benchmarks/corrections.toml`, which `make fit` reads, and
 takes it out of `costmodels/fitted/gemm_residual.npz`; `make fit FIT_ARGS="--what
-accuracy"` then sets the intervals.
+intervals"` then sets the intervals.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ import importlib
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Score:
         rows: What was predicted.
         formula: Errors of the formula alone.
         network: Errors with the network.
+        logs: ln(predicted / measured) of both, each of shape (rows,).
         decides: Whether it counts where the network is farther off.
 
     """
@@ -90,6 +92,7 @@ class Score:
     rows: str
     formula: Errors
     network: Errors
+    logs: tuple[Floats, Floats] = attrs.field(eq=False, repr=False)
     decides: bool = True
 
     @classmethod
@@ -100,7 +103,8 @@ class Score:
         formula, network = (errors_of(seconds, measured) for seconds in predicted)
         assert formula is not None  # there are rows
         assert network is not None  # as many
-        return cls(*where, formula, network)
+        logs = np.log(predicted[0] / measured), np.log(predicted[1] / measured)
+        return cls(*where, formula, network, logs)
 
     @property
     def loses(self) -> bool:
@@ -254,15 +258,21 @@ def steps_s(data: Path) -> Floats:
     return np.array([script.report(row).time_us * 1e-6 for row in _steps(data)])
 
 
-def dlrm_scores(data: Path, files: Sequence[Path]) -> Iterator[Score]:
-    """Yield the scores on DLRM's GEMMs and on its whole steps."""
-    of_v100 = "v100-pcie-32g", "fp32"
+_OF_V100 = "v100-pcie-32g", "fp32"
+
+
+def dlrm_gemms(data: Path, files: Sequence[Path]) -> Score:
+    """Return the score on DLRM's GEMMs."""
     measured = np.array([row.us * 1e-6 for row in _dlrm(data)])
-    both = of_each(dlrm_s, data, files)
-    yield Score.of((*of_v100, "board of DLRM"), both, measured)
+    where = *_OF_V100, "board of DLRM"
+    return Score.of(where, of_each(dlrm_s, data, files), measured)
+
+
+def dlrm_steps(data: Path, files: Sequence[Path]) -> Score:
+    """Return the score on DLRM's whole steps."""
     measured = np.array([float(row["measured_e2e_ms"]) for row in _steps(data)]) * 1e-3
-    both = of_each(steps_s, data, files)
-    yield Score.of((*of_v100, "whole steps of DLRM there"), both, measured)
+    where = *_OF_V100, "whole steps of DLRM there"
+    return Score.of(where, of_each(steps_s, data, files), measured)
 
 
 def _own() -> list[Sample]:
@@ -286,8 +296,24 @@ def own_score(data: Path, files: Sequence[Path]) -> Score:
     return Score.of(where, of_each(own_s, data, files), measured)
 
 
-def scores(data: Path) -> Iterator[Score]:
-    """Yield all scores."""
+@attrs.frozen(eq=False)
+class Fits:
+    """Networks of fp32 as they are fitted here.
+
+    Attributes:
+        parts: Rows that are left out.
+        without: The network of the others, for each part.
+        whole: The network of all rows, by GPU and type.
+
+    """
+
+    parts: Sequence[Left]
+    without: Sequence[Network]
+    whole: Mapping[tuple[str, str], Network]
+
+
+def fitted_here(data: Path) -> Fits:
+    """Fit the networks of fp32 anew."""
     file = data / "measurements" / "ops_fp32_seen_gpus.parquet"
     groups: dict[str, list[Sample]] = {}
     for sample in samples_of(read_columns(file)):
@@ -297,17 +323,44 @@ def scores(data: Path) -> Iterator[Score]:
     wholes = [GemmRows.joined([GemmRows.of(s) for s in g]) for g in groups.values()]
     fits = [*(part.others() for part in parts), *wholes]
     found = fit_residuals([(rows, simt_parameters()) for rows in fits])
-    for part, network in zip(parts, found, strict=False):
-        yield from part.scores(network)
     keys = [(name, "fp32") for name in groups]
     known = dict(zip(keys, found[len(parts) :], strict=True))
+    return Fits(parts, found[: len(parts)], known)
+
+
+def gemm_scores(data: Path) -> Iterator[Score]:
+    """Yield the scores on GEMMs alone, of other sessions and boards."""
+    fits = fitted_here(data)
+    yield from _of_sessions(fits)
+    with _both_files(fits) as files:
+        yield dlrm_gemms(data, files)
+        yield own_score(data, files)
+
+
+def scores(data: Path) -> Iterator[Score]:
+    """Yield all scores."""
+    fits = fitted_here(data)
+    yield from _of_sessions(fits)
+    with _both_files(fits) as files:
+        yield dlrm_gemms(data, files)
+        yield dlrm_steps(data, files)
+        yield own_score(data, files)
+        yield from transformer_scores(data, files)
+
+
+def _of_sessions(fits: Fits) -> Iterator[Score]:
+    for part, network in zip(fits.parts, fits.without, strict=True):
+        yield from part.scores(network)
+
+
+@contextmanager
+def _both_files(fits: Fits) -> Generator[list[Path]]:
+    """Write no network to a file, and all that there are to another."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / "formula.npz", Path(folder) / "networks.npz"]
         write_networks({}, files[0])
-        write_networks({**networks(RESIDUAL_FILE), **known}, files[1])
-        yield from dlrm_scores(data, files)
-        yield own_score(data, files)
-        yield from transformer_scores(data, files)
+        write_networks({**networks(RESIDUAL_FILE), **fits.whole}, files[1])
+        yield files
 
 
 def losing(found: Sequence[Score]) -> dict[str, list[Score]]:

@@ -31,6 +31,9 @@ OTHERS: Mapping[str, str] = {"Ada Lovelace": "Hopper", "Hopper": "Ada Lovelace"}
 """Whose rows of 8 bits stand in for those of an architecture."""
 
 
+OWN_ROWS = "its own rows"
+
+
 def eight_bit_samples(data: Path) -> Iterator[Sample]:
     """Yield the rows of GEMMs of 8 bits in CUDA graphs, those not fitted."""
     files = sorted((data / "measurements").glob("gemm_*.parquet"))
@@ -41,6 +44,17 @@ def eight_bit_samples(data: Path) -> Iterator[Sample]:
             apart = np.flatnonzero(sample.part != FITTED)
             if named and key.timing == "graph" and len(apart):
                 yield sample.take(apart)
+
+
+def ways_of(sample: Sample) -> dict[str, GemmParameters]:
+    """Return the parameters that rows are predicted by, by what they are of."""
+    architecture = sample.target.device.architecture
+    other = OTHERS[architecture]
+    return {
+        "16 bits": tensor_parameters(architecture),
+        OWN_ROWS: tensor_parameters(architecture, sample.key.dtype),
+        f"8 bits of {other}": tensor_parameters(other, EIGHT_BITS),
+    }
 
 
 def line(rows: GemmRows, parameters: GemmParameters) -> str:
@@ -58,17 +72,9 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     print(f"{'':58}{'n':>6}     MAPE     GMAE      p90      max     bias")
     for sample in eight_bit_samples(parser.parse_args().data):
-        rows, dtype = GemmRows.of(sample), sample.key.dtype
-        architecture = sample.target.device.architecture
-        ways = {
-            "16 bits": tensor_parameters(architecture),
-            "its own rows": tensor_parameters(architecture, dtype),
-            f"8 bits of {OTHERS[architecture]}": tensor_parameters(
-                OTHERS[architecture], EIGHT_BITS
-            ),
-        }
-        for way, parameters in ways.items():
-            what = f"{dtype} on {sample.target.name}, by {way}"
+        rows = GemmRows.of(sample)
+        for way, parameters in ways_of(sample).items():
+            what = f"{sample.key.dtype} on {sample.target.name}, by {way}"
             print(f"{what:58}{len(rows):6,}  {line(rows, parameters)}")
 
 

@@ -1,4 +1,4 @@
-"""Refit the shipped parameters, and write the table of docs/accuracy.md: `make fit`.
+"""Refit the shipped parameters: `make fit`. How far off they are says `make accuracy`.
 
     python benchmarks/fit.py DATA [--what STEP]
 
@@ -26,7 +26,6 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from fits.accuracy_tables import write_tables
 from fits.collectives import set_collectives
 from fits.errors import set_errors
 from fits.hosts import set_hosts
@@ -38,7 +37,7 @@ from training.cross_fit import cross_fitted
 from training.fitted_text import Tables, fitted_text
 from training.gemm_calls import fit_gemm_shares
 from training.network_fit import write_networks
-from training.samples import Sample, held_out_samples, samples_of, to_fit
+from training.samples import Sample, samples_of, to_fit
 from training.shipped_gemms import fit_shipped_gemms, shipped
 from training.streams import APART, KINDS, fit_kind, fit_memory
 from training.unseen import MEMORY_OPS, Unseen, of_ops
@@ -51,7 +50,7 @@ from perfc.measurements import MeasuredColumns, read_columns
 
 STEPS = (
     *("hosts", "streams", "gemms", "attention", "convolutions", "collectives"),
-    *("accuracy", "errors"),
+    *("intervals", "errors"),
 )
 SOURCES = (
     "NeuSight (MIT): fp32 on P4, P100, V100, T4, A100; "
@@ -191,19 +190,14 @@ def _shipped(name: str) -> Parameters:
     return fitted(name) if (FITTED_FOLDER / f"{name}.toml").is_file() else {}
 
 
-def set_accuracy(
-    samples: Sequence[Sample],
-    held_out: Sequence[Sample],
-    tables: Sequence[MeasuredColumns],
+def set_all_intervals(
+    samples: Sequence[Sample], tables: Sequence[MeasuredColumns]
 ) -> None:
-    """Write `fitted/intervals.toml` and the tables of docs/accuracy.md."""
-    shipped = _shipped("intervals")
-    rows = _shipped("interval_rows")
+    """Write `fitted/intervals.toml`, and whose rows set them."""
+    shipped, rows = _shipped("intervals"), _shipped("interval_rows")
     samples = cross_fitted(samples)
-    unseen = Unseen(samples)
-    set_intervals(samples, unseen, shipped, write_fitted)
+    set_intervals(samples, Unseen(samples), shipped, write_fitted)
     set_interval_rows(tables, rows, write_fitted)
-    write_tables(samples, held_out, unseen)
 
 
 def main() -> None:
@@ -234,9 +228,8 @@ def main() -> None:
         files += sorted(ROWS.glob("*/kernels.parquet"))
     tables = [read_columns(file) for file in files]
     samples = _of_kernels(s for rows in tables for s in samples_of(rows))
-    if options.what == "accuracy":
-        held_out = _of_kernels(s for rows in tables for s in held_out_samples(rows))
-        set_accuracy(samples, held_out, tables)
+    if options.what == "intervals":
+        set_all_intervals(samples, tables)
         return
     steps = {
         "streams": set_streams,

@@ -1,4 +1,4 @@
-"""How many lines of docs/accuracy.md hold if intervals are exactly right.
+"""How many lines of `make accuracy` hold if intervals are exactly right.
 
     python benchmarks/interval_chance.py DATA
 
@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from fits.accuracy_tables import chance
 from numpy.typing import NDArray
 from training.cross_fit import cross_fitted
 from training.intervals import FEWEST, WITHOUT_NETWORK
-from training.priced_rows import power_of
-from training.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
+from training.priced_rows import LEVEL, different, power_of
+from training.samples import CALIBRATION, FITTED, TEST, Flags, Sample, samples_of
 from training.unseen import Unseen
 from training.unseen_intervals import between, spread_of, widening
 
@@ -38,6 +37,19 @@ DRAWS = 400
 
 SPREADS = (0.08, 0.2, 0.4)
 """Spreads of GPUs to compare with: standard deviations of the logarithm."""
+
+
+def chance(rows: Sample, inside: Flags) -> float:
+    """Return how far off nine in ten the share of rows inside is by chance alone.
+
+    Twice the standard deviation. Rows of one (n, k) are inside together, so they count
+    as fewer: by the ratio of what their sums vary to what as many rows would.
+    """
+    off = inside - inside.mean()
+    alone = float(np.square(off).sum())
+    together = float(np.square(np.bincount(different(rows), off)).sum())
+    more = max(together / alone, 1.0) if alone else 1.0
+    return 2 * math.sqrt(LEVEL * (1 - LEVEL) * more / len(inside))
 
 
 def counts(sample: Sample) -> list[int]:

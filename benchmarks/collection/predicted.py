@@ -157,9 +157,19 @@ KERNEL_PREDICTIONS = Schema("perfc.kernel_predictions/1", KernelPrediction)
 COUNTS = Schema("perfc.call_counts/1", CallCount)
 
 
+LATER: Mapping[str, object] = {"dropout": "0"}
+"""Parameters that rows lack which were written before models had them, and their value
+there."""
+
+
 def setting_key(row: Prediction | WorkloadMeasurement | Workload) -> Key:
     """Return the key that tells the setting of a row from others on its target."""
-    own = (row.model, row.params, row.mode, row.runtime, row.dtype, row.batch)
+    params = {
+        name: value
+        for name, value in row.params.items()
+        if name not in LATER or value != LATER[name]
+    }
+    own = (row.model, Record(params), row.mode, row.runtime, row.dtype, row.batch)
     inputs = INPUTS if isinstance(row, Workload) else row.inputs
     return (*own, row.optimizer, inputs, row.attention or AUTO)
 

@@ -114,23 +114,25 @@ def score(rows: Collected, predictions: Predictions) -> Score:
         PerfcError: nothing was predicted for the target.
 
     """
-    mine = [row for row in predictions.workloads if row.target == rows.target]
-    if not mine:
-        targets = ", ".join(dict.fromkeys(p.target for p in predictions.workloads))
-        msg = f"{rows.folder} is of {rows.target}; predicted were {targets or 'none'}"
-        raise PerfcError(msg)
-    kernels = {k.key: k for k in predictions.kernels if k.target == rows.target}
-    scorer = _Scorer(rows, [row for row in mine if row.key in rows.steps], kernels)
-    found = {
-        STEPS: scorer.steps(),
-        ACTIVE: scorer.active(),
-        KERNELS: scorer.kernels_alone(),
-        **scorer.composition(predictions.calls(rows.target)),
-        LAUNCHES: scorer.launches(),
-    }
+    scorer = _Scorer.of(rows, predictions)
+    found = scorer.pairs()
     lines = [line for what, pairs in found.items() for line in lines_of(what, pairs)]
-    notes = [*rows.notes, *_unmatched(rows, mine, kernels), *scorer.notes]
+    notes = [*rows.notes, *scorer.unmatched(), *scorer.notes]
     return Score(rows.target, predictions.manifest, lines, notes)
+
+
+def pairs_of(rows: Collected, predictions: Predictions) -> Mapping[str, list[Pair]]:
+    """Return the pairs that a folder is scored by, of each kind of number.
+
+    Args:
+        rows: What was measured.
+        predictions: For several targets.
+
+    Raises:
+        PerfcError: nothing was predicted for the target.
+
+    """
+    return _Scorer.of(rows, predictions).pairs()
 
 
 def lines_of(what: str, pairs: Sequence[Pair]) -> Iterator[Line]:
@@ -179,16 +181,50 @@ class _Scorer:
 
     Attributes:
         rows: What was measured.
-        settings: Predictions that have a row.
+        planned: What was predicted for its target.
         kernels: Predictions of the suite, by kernel.
+        calls: How often each kernel of the suite is in a setting.
         notes: What could not be paired.
 
     """
 
     rows: Collected
-    settings: Sequence[Prediction]
+    planned: Sequence[Prediction]
     kernels: Mapping[KernelKey, KernelPrediction]
+    calls: Mapping[Key, Mapping[KernelKey, int]]
     notes: list[Note] = attrs.field(factory=list[Note], init=False)
+
+    @classmethod
+    def of(cls, rows: Collected, predictions: Predictions) -> _Scorer:
+        """Return the scorer of a folder; it must be of a target with predictions."""
+        mine = [row for row in predictions.workloads if row.target == rows.target]
+        if not mine:
+            targets = ", ".join(dict.fromkeys(p.target for p in predictions.workloads))
+            msg = (
+                f"{rows.folder} is of {rows.target}; predicted were {targets or 'none'}"
+            )
+            raise PerfcError(msg)
+        kernels = {k.key: k for k in predictions.kernels if k.target == rows.target}
+        return cls(rows, mine, kernels, predictions.calls(rows.target))
+
+    @property
+    def settings(self) -> list[Prediction]:
+        """Predictions that have a row."""
+        return [row for row in self.planned if row.key in self.rows.steps]
+
+    def pairs(self) -> dict[str, list[Pair]]:
+        """Pair all kinds of numbers."""
+        return {
+            STEPS: self.steps(),
+            ACTIVE: self.active(),
+            KERNELS: self.kernels_alone(),
+            **self.composition(),
+            LAUNCHES: self.launches(),
+        }
+
+    def unmatched(self) -> Iterator[Note]:
+        """Say what has no row, and what rows nobody predicted."""
+        return _unmatched(self.rows, self.planned, self.kernels)
 
     def steps(self) -> list[Pair]:
         """Pair the wall times of whole iterations."""
@@ -232,9 +268,7 @@ class _Scorer:
                 pairs.append(Pair(groups, predicted, row.latency_us, (low, high)))
         return pairs
 
-    def composition(
-        self, calls: Mapping[Key, Mapping[KernelKey, int]]
-    ) -> dict[str, list[Pair]]:
+    def composition(self) -> dict[str, list[Pair]]:
         """Pair GPU-active times as measured kernels make them, and sums of kernels."""
         composed: list[Pair] = []
         summed: list[Pair] = []
@@ -242,7 +276,7 @@ class _Scorer:
         without: list[str] = []
         for row in self.settings:
             active_us = self.rows.steps[row.key].gpu_active_us
-            predicted, measured = self._sums(calls.get(row.key, {}))
+            predicted, measured = self._sums(self.calls.get(row.key, {}))
             if not active_us:
                 continue  # noted with the time itself
             if not measured:

@@ -29,7 +29,7 @@ def score_text(score: Score) -> str:
 
 
 def score_markdown(score: Score) -> str:
-    """Return a score in Markdown, as docs/accuracy.md has its tables."""
+    """Return a score in Markdown, as documents have their tables."""
     rule = "|" + "---|" * _WORDS + "--:|" * (len(_HEADER) - _WORDS)
     rows = [_HEADER, *map(_cells, score.lines)]
     head, *rest = (f"| {' | '.join(cells)} |" for cells in rows)

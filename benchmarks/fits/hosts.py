@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fits.accuracy_tables import write_table
 from fits.host_profile import profile_lines
 from training.shared_host import (
-    host_means,
     is_stalled,
-    left_out_host,
-    left_out_hosts,
-    pool,
     shared_profile,
 )
 
@@ -50,19 +44,23 @@ SOFTWARE = (
 )
 NOTE = """\
 # Written by `make fit`; do not edit. Microseconds, at the speed of the median host:
-# see `benchmarks/training/shared_host.py`, and docs/accuracy.md for each host.
+# see `benchmarks/training/shared_host.py`, and docs/evidence.md for each host.
 """
 
 
 def set_hosts(data: Path) -> None:
-    """Write the profiles, and the table of docs/accuracy.md."""
+    """Write the profiles."""
     lin = PROFILES / "lin-v100.toml"
     lin.write_text("\n".join(profile_lines(data / "dlrm_v100")) + "\n", "utf-8")
-    times = {name: _times(data / "traces", where) for name, where in HOSTS.items()}
+    times = times_of_hosts(data / "traces")
     at_work = {name: us for name, us in times.items() if not is_stalled(us)}
-    write_table("\n".join(table_lines(times, at_work)), "make fit, hosts")
     path = PROFILES / "shared.toml"
     path.write_text(_shared_text(at_work, path), "utf-8")
+
+
+def times_of_hosts(traces: Path) -> dict[str, list[HostTime]]:
+    """Return the host times of each host in a folder of traces."""
+    return {name: _times(traces, where) for name, where in HOSTS.items()}
 
 
 def _times(traces: Path, where: str) -> list[HostTime]:
@@ -86,22 +84,3 @@ def _shared_text(hosts: Mapping[str, Sequence[HostTime]], shipped: Path) -> str:
         for date in dates
     )
     return same if same == before else new
-
-
-def table_lines(
-    times: Mapping[str, Sequence[HostTime]], at_work: Mapping[str, Sequence[HostTime]]
-) -> Iterator[str]:
-    """Yield the table of hosts, each predicted from the others."""
-    means = {name: host_means(us) for name, us in times.items()}
-    pooled = {name: means[name] for name in at_work}
-    everyone = pool(pooled)
-    found = {host.name: host for host in left_out_hosts(pooled)}
-    yield "| host | host times | speed | predicted by the others | its speed known |"
-    yield "|---|--:|--:|--:|--:|"
-    for name, host in means.items():
-        one = found.get(name) or left_out_host(name, host, everyone)
-        yield (
-            f"| {name}{'' if name in found else ' (stalled)'} "
-            f"| {sum(host.count.values()):,} | {everyone.speed_of(host):.2f} "
-            f"| {math.expm1(one.error):+.0%} | ± {math.expm1(one.scaled_error):.0%} |"
-        )

@@ -39,7 +39,7 @@ def set_intervals(
     write("intervals", {**none, "chip": {}, "unseen": {}, **calls})
     sigmas = unseen_sigmas(unseen.calibrating())
     found = kernel_sigmas(samples, models)
-    kept: Mapping[str, Mapping[str, object]] = shipped["kernel"]
+    kept: Mapping[str, Mapping[str, object]] = shipped.get("kernel", {})
     gpus = sorted({*found, *kept})
     kernels = {
         f'kernel."{gpu}"': {**kept.get(gpu, {}), **found.get(gpu, {})} for gpu in gpus
@@ -74,7 +74,7 @@ def set_interval_rows(
             for name, _ in named(sample):
                 of_gpu = found.setdefault(sample.key.target, {})
                 of_gpu.setdefault(name, set()).update(sources)
-    kept: Mapping[str, Mapping[str, object]] = shipped["rows"]
+    kept: Mapping[str, Mapping[str, object]] = shipped.get("rows", {})
     of_gpus = {
         f'rows."{gpu}"': {
             **kept.get(gpu, {}),

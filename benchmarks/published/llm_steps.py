@@ -90,6 +90,11 @@ class Step:
         tokens = int(self.row["micro_batch"]) * int(self.row["seq"]) * self.microbatches
         return tokens / float(self.row["tokens_per_s_gpu"])
 
+    @property
+    def is_long(self) -> bool:
+        """Whether attention decides."""
+        return int(self.row["seq"]) > LONG
+
     def passes(self) -> Sequence[Pass]:
         """Return the passes that make a forward pass the step of one microbatch."""
         row, ranks = self.row, int(self.row["gpus"])
@@ -180,7 +185,7 @@ def score(steps: Iterable[Step]) -> list[float]:
         whole.append(predicted_s)
         pair = predicted_s, step.measured_s
         chip = row["gpu"].partition("-")[0]
-        length = "longer" if int(row["seq"]) > LONG else "up to 4k"
+        length = "longer" if step.is_long else "up to 4k"
         left_out = OUTLIERS.get(row["id"], "")
         groups["left out" if left_out else f"{chip}, {length}"].append(pair)
         print(
@@ -230,14 +235,30 @@ def _median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     return float(values[order][np.searchsorted(below, below[-1] / 2)])
 
 
-def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
-    """Print the errors on A100 with a model left out of the factor's fit.
+@attrs.frozen(eq=False)
+class HeldOut:
+    """Steps on A100, each by the factor that is fitted to the other models.
+
+    Attributes:
+        steps: Which.
+        predicted_s: Shape (steps,).
+        factors: The factor without each model.
+
+    """
+
+    steps: Sequence[Step]
+    predicted_s: NDArray[np.float64]
+    factors: Mapping[str, float]
+
+
+def held_out(steps: Sequence[Step], first_s: Sequence[float]) -> HeldOut:
+    """Return steps on A100 with their model left out of the factor's fit.
 
     A step is linear in the time of the first version over the second, so what it
     takes by both says what it takes at any factor.
 
     Args:
-        steps: Steps that run the first version.
+        steps: Steps that run the first version; those on other GPUs are not used.
         first_s: What they take by the factor that perfc ships.
 
     """
@@ -251,16 +272,25 @@ def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
     slope = (np.array([first for _, first in fitted]) - base) / (FLASH_1_TIME - 1)
     measured = np.array([step.measured_s for step, _ in fitted])
     models = np.array([step.row["model"] for step, _ in fitted])
-    longer = np.array([int(step.row["seq"]) > LONG for step, _ in fitted])
     right = 1 + (measured - base) / slope
     whole = np.zeros_like(base)
+    factors: dict[str, float] = {}
     for model in sorted(set(models)):
         own = models == model
-        factor = _median(right[~own], (slope / measured)[~own])
-        whole[own] = (base + slope * (factor - 1))[own]
+        factors[model] = _median(right[~own], (slope / measured)[~own])
+        whole[own] = (base + slope * (factors[model] - 1))[own]
+    return HeldOut([step for step, _ in fitted], whole, factors)
+
+
+def score_left_out(steps: Sequence[Step], first_s: Sequence[float]) -> None:
+    """Print the errors on A100 with a model left out of the factor's fit."""
+    found = held_out(steps, first_s)
+    for model, factor in found.factors.items():
         print(f"A100 without {model}: factor {factor:.3f}")
+    measured = np.array([step.measured_s for step in found.steps])
+    longer = np.array([step.is_long for step in found.steps])
     for name, part in (("up to 4k", ~longer), ("longer", longer)):
-        pairs = list(zip(whole[part], measured[part], strict=True))
+        pairs = list(zip(found.predicted_s[part], measured[part], strict=True))
         print_errors(f"held out, {name}", pairs)
 
 

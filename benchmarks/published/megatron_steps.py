@@ -31,6 +31,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -148,17 +149,47 @@ def fitted(steps: Sequence[Step]) -> Machine:
     return min((Machine(*pair) for pair in product(SPEEDS, PAUSES_S)), key=off)
 
 
+Pairs: TypeAlias = list[tuple[float, float]]
+"""Predicted and published seconds."""
+
+
+def read_steps(path: Path, *, recompute: bool = False) -> list[Step]:
+    """Return the steps of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [r for r in csv.DictReader(file) if r["id"].startswith("vtrain-single")]
+    return [Step(row, recompute) for row in rows]
+
+
+def machines_without(steps: Sequence[Step]) -> dict[int, Machine]:
+    """Return the machine of each hidden size as the others say."""
+    return {
+        hidden: fitted([step for step in steps if step.sizes[0] != hidden])
+        for hidden in sorted({step.sizes[0] for step in steps})
+    }
+
+
+def pairs_by_group(
+    steps: Sequence[Step], machines: Mapping[int, Machine]
+) -> dict[str, Pairs]:
+    """Return the pairs of steps by what is parallel, each by its size's machine."""
+    groups: defaultdict[str, Pairs] = defaultdict(list)
+    for step in steps:
+        predicted_s = step.predicted_s(machines[step.sizes[0]])
+        groups[step.group].append((predicted_s, step.published_s))
+    return dict(sorted(groups.items()))
+
+
 def score(title: str, steps: Sequence[Step], machines: Mapping[int, Machine]) -> None:
     """Print how far groups of steps are off, each by the machine of its size."""
-    groups: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
-    for step in steps:
-        hidden = step.sizes[0]
-        pair = step.predicted_s(machines[hidden]), step.published_s
-        for name in (step.group, f"hidden {hidden}", "zall"):
-            groups[name].append(pair)
     print(title)
-    for name, pairs in sorted(groups.items()):
-        print_errors(name.removeprefix("z"), pairs)
+    groups = pairs_by_group(steps, machines)
+    for name, pairs in groups.items():
+        print_errors(name, pairs)
+    for hidden in machines:
+        mine = [step for step in steps if step.sizes[0] == hidden]
+        found = pairs_by_group(mine, machines).values()
+        print_errors(f"hidden {hidden}", [pair for pairs in found for pair in pairs])
+    print_errors("all", [pair for pairs in groups.values() for pair in pairs])
 
 
 def print_linearity(steps: Sequence[Step]) -> None:
@@ -183,16 +214,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--recompute", action="store_true", help="As the rows say.")
     options = parser.parse_args(argv)
-    with options.file.open(encoding="utf-8", newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["id"].startswith("vtrain-single")]
-    steps = [Step(row, options.recompute) for row in rows]
+    steps = read_steps(options.file, recompute=options.recompute)
     print_linearity(steps)
-    hiddens = sorted({step.sizes[0] for step in steps})
-    score("nothing fitted", steps, dict.fromkeys(hiddens, Machine()))
-    machines = {
-        hidden: fitted([step for step in steps if step.sizes[0] != hidden])
-        for hidden in hiddens
-    }
+    machines = machines_without(steps)
+    score("nothing fitted", steps, dict.fromkeys(machines, Machine()))
     for hidden, machine in machines.items():
         print(
             f"without {hidden}: host {machine.speed} times as fast as shared, "

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import attrs
+
 from perfc.costmodels import HostProfile, load_profile
 from perfc.fitting.trace_host import fit_trace_host
 from perfc.tools.replay.replay import Replayed, replay_alone, replay_joint
@@ -38,10 +40,51 @@ def runs_in(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def errors(again: Sequence[Replayed]) -> str:
+@attrs.frozen(eq=False)
+class Run:
+    """A run whose traces were run again; errors are simulated / measured - 1.
+
+    Attributes:
+        name: The run.
+        alone: Each of its traces on its own.
+        joint: All ranks together; nothing of one rank.
+        by_others: Error of each rank with the host of the others.
+        by_steps: Error of later steps with the host of those before, by rank.
+
+    """
+
+    name: str
+    alone: Sequence[Replayed]
+    joint: Sequence[Replayed]
+    by_others: Sequence[float]
+    by_steps: Sequence[float]
+
+
+def runs(folder: Path) -> Iterator[Run]:
+    """Yield the runs of a folder."""
+    base = load_profile("shared")
+    for name, paths in runs_in(folder).items():
+        ranks = [record(read_trace(path)) for path in paths]
+        several = len(ranks) > 1
+        yield Run(
+            name,
+            replay_alone(ranks),
+            replay_joint(read_ranks(paths)) if several else [],
+            [*others(ranks, base)] if several else [],
+            [*later(ranks, base)],
+        )
+
+
+def step_errors(again: Sequence[Replayed]) -> list[float]:
+    """Return the error of every step."""
+    return [step.error for one in again for step in one.steps]
+
+
+def cells(again: Sequence[Replayed]) -> str:
     """Return the largest error of whole traces, and of their steps, as cells."""
-    whole = max((one.error for one in again), key=abs)
-    steps = [step.error for one in again for step in one.steps]
+    if not again:
+        return " | "
+    whole, steps = max((one.error for one in again), key=abs), step_errors(again)
     return f"{whole:+.2%} | {max(steps, key=abs):+.2%}" if steps else f"{whole:+.2%} | "
 
 
@@ -64,26 +107,20 @@ def later(ranks: Sequence[Recorded], base: HostProfile) -> Iterator[float]:
             yield again.error
 
 
-def _largest(found: Iterator[float]) -> str:
-    return f"{max(found, key=abs, default=0.0):+.1%}"
+def _largest(found: Sequence[float]) -> str:
+    return f"{max(found, key=abs):+.1%}" if found else ""
 
 
 def main(folder: Path) -> None:
     """Print a row a run."""
-    base = load_profile("shared")
     print("| trace | files | exact | worst step | together | worst step "
           "| host of other ranks | later steps |")  # fmt: skip
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
-    for name, paths in runs_in(folder).items():
-        ranks = [record(read_trace(path)) for path in paths]
-        together = " | "
-        if len(ranks) > 1:
-            together = errors(replay_joint(read_ranks(paths)))
-        by_others = _largest(others(ranks, base)) if len(ranks) > 1 else ""
-        by_steps = [*later(ranks, base)]
+    for run in runs(folder):
         print(
-            f"| {name} | {len(ranks)} | {errors(replay_alone(ranks))} | {together} | "
-            f"{by_others} | {_largest(iter(by_steps)) if by_steps else ''} |"
+            f"| {run.name} | {len(run.alone)} | {cells(run.alone)} | "
+            f"{cells(run.joint)} | {_largest(run.by_others)} | "
+            f"{_largest(run.by_steps)} |"
         )
 
 

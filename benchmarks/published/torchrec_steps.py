@@ -28,7 +28,8 @@ import perfc
 from perfc.fitting.trace_host import HostTime, Stall, host_times
 from perfc.passes import ShardEmbeddings
 from perfc.passes.parallel import Straggler
-from perfc.tools.replay.replay import replay_joint
+from perfc.tools.replay.replay import Replayed, replay_joint
+from perfc.tools.replay.step_times import StepTimes
 from perfc.traces import Recorded
 from perfc.traces.collectives import align_collectives, read_ranks
 
@@ -54,6 +55,32 @@ DELAY_US = 20e3
 """How long it stands still."""
 
 
+RUNS = ("a2a_3", "a2a_5")
+"""Names of the runs that are traced."""
+
+
+def predicted_us() -> float:
+    """Return the microseconds of a step from the model alone."""
+    return perfc.analyze(_model(), TARGET).time_us
+
+
+def read_run(folder: Path, name: str) -> list[Recorded]:
+    """Return the ranks of a run."""
+    return read_ranks(sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz")))
+
+
+def steady_steps(replayed: Sequence[Replayed]) -> list[StepTimes]:
+    """Return the steps, of all ranks, that did not wait for memory."""
+    steps = [step for one in replayed for step in one.steps]
+    most_us = STALLED * min(step.measured_us for step in steps)
+    return [step for step in steps if step.measured_us < most_us]
+
+
+def measured_us(replayed: Sequence[Replayed]) -> float:
+    """Return the microseconds that a steady step took."""
+    return statistics.mean(step.measured_us for step in steady_steps(replayed))
+
+
 def _model(*late: Straggler) -> perfc.Model:
     """Return the step that the traces are of, with ranks that stand still."""
     return perfc.load(
@@ -66,7 +93,7 @@ def _model(*late: Straggler) -> perfc.Model:
     )
 
 
-def _straggling_us() -> float:
+def straggling_us() -> float:
     """Return the microseconds of a step where rank 2 stands still as in the traces."""
     forward = "table_wise.output.all_to_all"
     exchanges = (forward, f"{forward}.all_to_all")
@@ -87,12 +114,11 @@ def main() -> None:
     report = perfc.analyze(model, TARGET)
     for text, one in (("", report), (" without contention", alone)):
         say(f"predicted{text}: {one.time_us / 1e3:.1f} ms")
-    straggling_us = _straggling_us()
-    say(f"predicted with the straggler: {straggling_us / 1e3:.1f} ms")
-    for name in ("a2a_3", "a2a_5"):
-        files = sorted(folder.glob(f"torchrec_v100_{name}_r*.json.gz"))
-        ranks = read_ranks(files)
-        _print_measured(name, ranks, report.time_us, straggling_us)
+    with_straggler_us = straggling_us()
+    say(f"predicted with the straggler: {with_straggler_us / 1e3:.1f} ms")
+    for name in RUNS:
+        ranks = read_run(folder, name)
+        _print_measured(name, ranks, report.time_us, with_straggler_us)
         _print_collectives(ranks, alone, report)
 
 
@@ -142,18 +168,14 @@ def _measured(ranks: Sequence[Recorded], count: int) -> list[list[float]]:
 
 
 def _print_measured(
-    name: str, ranks: Sequence[Recorded], predicted_us: float, straggling_us: float
+    name: str, ranks: Sequence[Recorded], alone_us: float, told_us: float
 ) -> None:
     replayed = replay_joint(ranks)
-    steps = [step for one in replayed for step in one.steps]
-    most_us = STALLED * min(step.measured_us for step in steps)
-    steady = {step.name for step in steps if step.measured_us < most_us}
-    measured_us = statistics.mean(
-        step.measured_us for step in steps if step.name in steady
-    )
-    error = predicted_us / measured_us - 1
-    told = straggling_us / measured_us - 1
-    say(f"{name}: {measured_us / 1e3:.1f} ms a steady step, predicted {error:+.1%}")
+    steady = {step.name for step in steady_steps(replayed)}
+    taken_us = measured_us(replayed)
+    error = alone_us / taken_us - 1
+    told = told_us / taken_us - 1
+    say(f"{name}: {taken_us / 1e3:.1f} ms a steady step, predicted {error:+.1%}")
     say(f"  with the straggler {told:+.1%}")
     for what, seconds in (
         ("without cudaMalloc", [_without(rank, ALLOCATOR) for rank in ranks]),
@@ -163,7 +185,7 @@ def _print_measured(
         without = replay_joint(ranks, kernels=seconds)
         steps = [step for one in without for step in one.steps if step.name in steady]
         replayed_us = statistics.mean(step.simulated_us for step in steps)
-        error = predicted_us / replayed_us - 1
+        error = alone_us / replayed_us - 1
         say(f"  {replayed_us / 1e3:.1f} ms {what}, predicted {error:+.1%}")
     for rank in ranks:
         for time in _straggling(rank):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import attrs
@@ -27,8 +27,7 @@ class WholeStep:
 
     Attributes:
         kind: What it is of.
-        name: The step.
-        target: The GPU.
+        row: The step, as its file has it.
         measured_us: What it took.
         low_us: 5th percentile of what is predicted.
         time_us: What is predicted.
@@ -37,47 +36,57 @@ class WholeStep:
     """
 
     kind: str
-    name: str
-    target: str
+    row: Mapping[str, str]
     measured_us: float
     low_us: float
     time_us: float
     high_us: float
 
-    @classmethod
-    def of(
-        cls, kind: str, name: str, measured_us: float, report: perfc.Report
-    ) -> WholeStep:
-        """Return a step and its report."""
-        low_us, high_us = report.interval_us
-        target = report.target.name
-        return cls(kind, name, target, measured_us, low_us, report.time_us, high_us)
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether the interval holds what it took."""
-        return self.low_us <= self.measured_us <= self.high_us
-
 
 def whole_steps(folder: Path) -> Iterator[WholeStep]:
     """Yield the steps of a folder `end_to_end`, but for those that others spoil."""
+    yield from lin_iterations(folder)
+    yield from transformers(folder)
+    for step in language_models(folder):
+        if step.row["id"] not in llm_steps.OUTLIERS:
+            yield step
+
+
+def lin_iterations(folder: Path) -> Iterator[WholeStep]:
+    """Yield the training iterations of Lin et al.: DLRM and CNNs."""
     for kind, file, column in (
         ("DLRM", "dlrm_lin_v100.csv", "measured_e2e_ms"),
         ("CNN", "cv_lin_v100.csv", "measured_iter_ms"),
     ):
         for row in _rows(folder / file):
-            name = f"{row['model']}, {row['batch_size']}"
-            found = lin_steps.report(row)
-            yield WholeStep.of(kind, name, float(row[column]) * 1e3, found)
+            yield _of(kind, row, float(row[column]), lin_steps.report(row))
+
+
+def transformers(folder: Path) -> Iterator[WholeStep]:
+    """Yield whole transformers in fp32."""
     for row in _rows(folder / "transformers_fp32_seen_gpus.csv"):
-        name = f"{row['model']}, {row['batch']} x {row['seq']}, {row['mode']}"
+        measured_ms = float(row["measured_ms"])
         found = transformers_fp32.report(row, load_target(row["target"]))
-        yield WholeStep.of("transformer", name, float(row["measured_ms"]) * 1e3, found)
+        yield _of("transformer", row, measured_ms, found)
+
+
+def language_models(folder: Path) -> Iterator[WholeStep]:
+    """Yield steps of MPT: several microbatches are as uncertain as one of them."""
     for row in _rows(folder / "llm_training_steps.csv"):
         if row["model"] not in llm_steps.SIZES or row["precision"] == "amp_fp8":
             continue
-        if row["id"] not in llm_steps.OUTLIERS:
-            yield _language_model(llm_steps.Step(row, "flash-1"))
+        step = llm_steps.Step(row, "flash-1")
+        report = step.predicted()
+        time_us = llm_steps.whole_s(report, step.microbatches) * 1e6
+        low_us, high_us = (end * time_us / report.time_us for end in report.interval_us)
+        yield WholeStep("LLM", row, step.measured_s * 1e6, low_us, time_us, high_us)
+
+
+def _of(
+    kind: str, row: Mapping[str, str], measured_ms: float, report: perfc.Report
+) -> WholeStep:
+    low_us, high_us = report.interval_us
+    return WholeStep(kind, row, measured_ms * 1e3, low_us, report.time_us, high_us)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -85,11 +94,3 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _language_model(step: llm_steps.Step) -> WholeStep:
-    """Return a step of several microbatches, as uncertain as one of them."""
-    report = step.predicted()
-    time_us = llm_steps.whole_s(report, step.microbatches) * 1e6
-    low_us, high_us = (end * time_us / report.time_us for end in report.interval_us)
-    row, measured_us = step.row, step.measured_s * 1e6
-    name = f"{row['id']} {row['model']}, {row['gpus']} x {row['gpu']}"
-    return WholeStep("LLM", name, row["gpu"], measured_us, low_us, time_us, high_us)

@@ -24,6 +24,7 @@ from perfc.costmodels.collectives import (
     Links,
     collective_links,
     collective_seconds,
+    exchanges_by_peer,
     weighed,
 )
 from perfc.fitting.scores import Z90
@@ -223,6 +224,33 @@ def fit_systems(
     alike = fit_parameters(samples)
     told = [_choosing(sample, alike) for sample in samples]
     return told, fit_parameters(told)
+
+
+def fitted_systems(
+    samples: Sequence[CollectiveSample],
+) -> tuple[list[CollectiveSample], CollectiveParameters, list[CollectiveRows]]:
+    """Return the samples told how their NCCL chooses, and what is fitted to them.
+
+    Samples that the parameters are not fitted to come last.
+    """
+    used = [s for s in samples if not s.software.startswith(OTHERS)]
+    told, p = fit_systems([s.of(s.fitted) for s in used])
+    known = [
+        *(
+            attrs.evolve(s, ll_by_peer=t.ll_by_peer)
+            for s, t in zip(used, told, strict=True)
+        ),
+        *(s for s in samples if s.software.startswith(OTHERS)),
+    ]
+    return known, p, [fit_rows(sample.of(sample.fitted), p) for sample in known]
+
+
+def untold(
+    samples: Sequence[CollectiveSample], *, fitted: bool = False
+) -> list[CollectiveSample]:
+    """Return rows of systems whose NCCL chooses as its number says."""
+    told = [attrs.evolve(s, ll_by_peer=exchanges_by_peer(s.software)) for s in samples]
+    return [s.of(s.fitted) for s in told] if fitted else told
 
 
 def _choosing(sample: CollectiveSample, p: CollectiveParameters) -> CollectiveSample:

@@ -29,7 +29,7 @@ from perfc.costmodels.gemm import (
 )
 from training.gemm import GemmRows
 from training.gemm_residual import SHIPPED, Distillation, fit_residuals
-from training.samples import Sample
+from training.samples import TEST, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
@@ -82,6 +82,40 @@ def cross_fitted(
     return found
 
 
+def reported(samples: Sequence[Sample], how: Distillation = SHIPPED) -> list[Sample]:
+    """Return the rows to report, by networks that are fitted to all others.
+
+    One network for each type on a GPU, where `cross_fitted` takes five.
+
+    Args:
+        samples: All rows; only those of GEMMs that have a network get `apart_s`.
+        how: How networks learn.
+
+    """
+    found, groups = list(samples), _groups(samples)
+    asked = [
+        np.concatenate([samples[place].part == TEST for place in group.places])
+        for group in groups
+    ]
+    parts = [
+        (group.rows.take(np.flatnonzero(~at)), group.parameters)
+        for group, at in zip(groups, asked, strict=True)
+    ]
+    fitted = fit_residuals(parts, how)
+    for group, at, network in zip(groups, asked, fitted, strict=True):
+        seconds, rows = group.rows.kernel_s(group.parameters), np.flatnonzero(at)
+        known = Known(group.rows.target, network, own=True)
+        known.correct(seconds, group.rows.gemms.part(rows), rows, seconds[rows])
+        _put_in(found, group.places, seconds)
+    return [sample.of(TEST) for sample in found]
+
+
+def has_network(sample: Sample) -> bool:
+    """Whether a network that ships was fitted to rows, all of them."""
+    known = sample.key.target, sample.key.dtype
+    return sample.key.op == "gemm" and known in networks(RESIDUAL_FILE)
+
+
 def _put_in(samples: list[Sample], places: Sequence[int], seconds: Floats) -> None:
     ends = np.cumsum([len(samples[place]) for place in places])
     for place, part in zip(places, np.split(seconds, ends[:-1]), strict=True):
@@ -93,8 +127,8 @@ def _put_in(samples: list[Sample], places: Sequence[int], seconds: Floats) -> No
 def _groups(samples: Sequence[Sample]) -> list[_Group]:
     places: dict[tuple[str, str], list[int]] = {}
     for place, sample in enumerate(samples):
-        known = sample.key.target, sample.key.dtype
-        if sample.key.op == "gemm" and len(sample) and known in networks(RESIDUAL_FILE):
+        if len(sample) and has_network(sample):
+            known = sample.key.target, sample.key.dtype
             places.setdefault(known, []).append(place)
     return [_group([samples[p] for p in mine], mine) for mine in places.values()]
 

@@ -37,7 +37,7 @@ from training.priced_rows import LEVEL, PricedRows
 from training.samples import samples_of
 
 sys.path.append(str(Path(__file__).parents[1] / "published"))
-_DLRM = import_module("dlrm_kernels")  # a script, whose neighbours are its imports
+DLRM = import_module("dlrm_kernels")  # a script, whose neighbours are its imports
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -162,10 +162,15 @@ def _of_traces(folder: Path) -> Iterator[Session]:
             yield _session(file, board, kind, rows, target)
 
 
+def lin_target() -> Target:
+    """Return the V100 of Lin et al., whose clock was locked."""
+    return load_target(DLRM.TARGET, DLRM.LOCKED)
+
+
 def _of_lin(folder: Path) -> Iterator[Session]:
-    target = load_target(_DLRM.TARGET, _DLRM.LOCKED)
+    target = lin_target()
     kinds: dict[tuple[str, str], list[_Row]] = defaultdict(list)
-    for one in _DLRM.read(folder)[0]:
+    for one in DLRM.read(folder)[0]:
         if len(one.kernels) == 1 and one.kernels[0].op != "memcpy":
             cost = price(one.kernels, target, cost_models())
             row = float(cost.seconds[0]), one.us * 1e-6, float(cost.sigma[0])

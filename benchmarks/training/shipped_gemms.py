@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ from training.gemm import (
     fit_gemm,
 )
 from training.gemm_residual import fit_residuals
+from training.priced_rows import different
 from training.samples import CALIBRATION, FITTED, TEST, Sample
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -64,23 +65,23 @@ _FEW, _DRAWS = 10, 5
 """Rows that tell of a GPU, and how often they are drawn."""
 
 
-@attrs.frozen
-class LeftOut:
-    """A GPU whose rows were left out of a fit.
+@attrs.frozen(eq=False)
+class WithFew:
+    """A GPU whose rows were left out of a fit, but for a few that correct its prices.
 
     Attributes:
         target: Its name.
         dtype: Of the rows.
-        errors: On all its rows.
-        with_few: MAPE, on rows that only report, once ten others have corrected the
-            prices; the median of five draws.
+        logs: ln(predicted / measured) of rows that only report, shape (rows,), by the
+            draw of the few whose mean error is the median of five.
+        units: A number each, the same for rows whose errors are alike.
 
     """
 
     target: str
     dtype: str
-    errors: Errors
-    with_few: float
+    logs: Floats
+    units: NDArray[np.intp]
 
 
 def fit_shipped_gemms(
@@ -190,28 +191,34 @@ def fit_tensor(samples: Sequence[Sample]) -> GemmParameters:
     return fit_gemm(_to_fit(_tensor(samples)), TENSOR_START, TENSOR_FITTED)
 
 
-def left_out(
+def with_few(
     samples: Sequence[Sample], without: Callable[[frozenset[str], str], GemmParameters]
-) -> list[LeftOut]:
-    """Return the errors on all rows of each GPU with parameters of the others.
+) -> Iterator[WithFew]:
+    """Yield each GPU with parameters of the others, corrected by a few of its rows.
+
+    As `perfc calibrate --from` corrects them.
 
     Args:
         samples: Rows of all GPUs.
         without: From names of GPUs and a type to the parameters of the others.
 
     """
-    found: list[LeftOut] = []
     for kind in (_simt(samples), _tensor(samples)):
         for name, parts in _by_target(kind).items():
             dtype = parts[0].key.dtype
-            parameters = without(frozenset({name}), dtype)
-            rows = [GemmRows.of(sample) for sample in parts]
-            errors = _errors(rows, parameters)
             others = [sample for sample in kind if sample.key.target != name]
-            stated = _with_sigmas(parameters, others)
-            few = [_with_few(parts, stated, seed) for seed in range(_DRAWS)]
-            found.append(LeftOut(name, dtype, errors, float(np.median(few))))
-    return found
+            stated = _with_sigmas(without(frozenset({name}), dtype), others)
+            draws = [_few_logs(parts, stated, seed) for seed in range(_DRAWS)]
+            draws.sort(key=lambda logs: float(np.abs(np.expm1(logs)).mean()))
+            yield WithFew(name, dtype, draws[_DRAWS // 2], _units(parts))
+
+
+def _units(parts: Sequence[Sample]) -> NDArray[np.intp]:
+    """Return a number for each row to report, the same for those that err alike."""
+    reported = [part.of(TEST) for part in parts]
+    numbers = [different(rows) for rows in reported]
+    begins = np.cumsum([0, *(len(rows) for rows in reported)])
+    return np.concatenate([n + b for n, b in zip(numbers, begins, strict=False)])
 
 
 def _errors(rows: Sequence[GemmRows], parameters: GemmParameters) -> Errors:
@@ -223,18 +230,15 @@ def _errors(rows: Sequence[GemmRows], parameters: GemmParameters) -> Errors:
     return found
 
 
-def _with_few(parts: Sequence[Sample], parameters: GemmParameters, seed: int) -> float:
-    """Return the MAPE on rows to report once a few to fit correct the prices."""
+def _few_logs(parts: Sequence[Sample], parameters: GemmParameters, seed: int) -> Floats:
+    """Return ln(predicted / measured) once a few rows to fit correct the prices."""
     fits = _fits_of(_drawn([_shown(part) for part in parts], seed), parameters)
-    predicted_s: list[Floats] = []
+    found: list[Floats] = []
     for sample in (part.of(TEST) for part in parts):
         kernel_s = GemmRows.of(sample).kernel_s(parameters)
         kernel_s *= gemm_factors(fits, sample.table.kernels)
-        predicted_s.append(sample.timed_s(kernel_s))
-    measured_s = [part.of(TEST).measured_s for part in parts]
-    errors = errors_of(np.concatenate(predicted_s), np.concatenate(measured_s))
-    assert errors is not None  # samples are not empty
-    return errors.mape
+        found.append(np.log(sample.timed_s(kernel_s) / sample.measured_s))
+    return np.concatenate(found)
 
 
 def _drawn(parts: Sequence[Sample], seed: int) -> list[Sample]:

@@ -6,10 +6,10 @@ import attrs
 import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
-from training.cross_fit import cross_fitted
+from training.cross_fit import cross_fitted, reported
 from training.gemm_residual import Distillation
 from training.network_fit import Training
-from training.samples import CALIBRATION, FITTED, Sample
+from training.samples import CALIBRATION, FITTED, TEST, Sample
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.gemm import gemms_of, tensor_parameters, tensor_seconds
@@ -70,6 +70,28 @@ def test_rows_do_not_tell_of_themselves() -> None:
     assert after.apart_s is not None
     assert before.apart_s[one].tolist() == after.apart_s[one].tolist()
     assert before.apart_s.tolist() != after.apart_s.tolist()
+
+
+def test_reported_rows_do_not_tell_of_each_other() -> None:
+    """What all of them took changes nothing of how they are predicted; others do."""
+    sample = sample_of(30)
+    apart = np.arange(len(sample)) // len(HEIGHTS) % 3 == 0
+    sample = attrs.evolve(sample, part=np.where(apart, TEST, FITTED))
+    slower, others = (
+        attrs.evolve(sample, measured_s=np.where(at, 3.0, 1.0) * sample.measured_s)
+        for at in (apart, ~apart)
+    )
+
+    (before,), (after,), (taught,) = (
+        reported([one], SHORT) for one in (sample, slower, others)
+    )
+
+    assert before.apart_s is not None
+    assert after.apart_s is not None
+    assert taught.apart_s is not None
+    assert len(before) == apart.sum()
+    assert before.apart_s.tolist() == after.apart_s.tolist()
+    assert (taught.apart_s > 1.5 * before.apart_s).mean() > 0.5
 
 
 @pytest.mark.parametrize(

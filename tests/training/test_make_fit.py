@@ -131,7 +131,7 @@ def _held_out(
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The script, which writes into a folder of the test and trains short."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    fit, tables = map(importlib.import_module, ("fit", "fits.accuracy_tables"))
+    fit = importlib.import_module("fit")
     quick = functools.partial(fit_residuals, how=SHORT)
     monkeypatch.setattr("training.shipped_gemms.fit_residuals", quick)
     monkeypatch.setattr("training.shipped_gemms._FEWEST_NETWORK", 20)
@@ -140,9 +140,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(fit, "FITTED_FOLDER", tmp_path / "fitted")
     for name in ("RESIDUAL_FILE", "ATTENTION_RESIDUAL_FILE"):
         monkeypatch.setattr(fit, name, tmp_path / "fitted" / f"{name}.npz")
-    page = (ROOT / "docs" / "accuracy.md").read_text("utf-8")
-    (tmp_path / "accuracy.md").write_text(page, "utf-8")
-    monkeypatch.setattr(tables, "ACCURACY", tmp_path / "accuracy.md")
     return fit
 
 
@@ -152,8 +149,8 @@ def _fitted(
     folder: Path,
     factors: Sequence[float],
     mark: str = TEST,
-) -> tuple[Mapping[str, bytes], str]:
-    """Return the files that a step writes, and the page of accuracies."""
+) -> Mapping[str, bytes]:
+    """Return the files that a step writes."""
     (folder / "measurements").mkdir(exist_ok=True)
     (folder / "fitted").mkdir(exist_ok=True)
     for name, rows in _tables().items():
@@ -164,11 +161,10 @@ def _fitted(
         patch.setattr(sys, "argv", ["fit.py", str(folder), "--what", step])
         script.main()
     files = sorted((folder / "fitted").iterdir())
-    page = (folder / "accuracy.md").read_text("utf-8")
-    return {file.name: file.read_bytes() for file in files}, page
+    return {file.name: file.read_bytes() for file in files}
 
 
-STEPS = ("streams", "gemms", "attention", "convolutions", "collectives", "accuracy")
+STEPS = ("streams", "gemms", "attention", "convolutions", "collectives", "intervals")
 
 
 def test_all_steps_are_known(script: ModuleType) -> None:
@@ -182,10 +178,9 @@ def test_no_step_looks_at_rows_held_out(
     script: ModuleType, step: str, tmp_path: Path
 ) -> None:
     """Parameters, networks and intervals are the same, byte for byte."""
-    tame, page = _fitted(script, step, tmp_path, TAME)
-    wild, other_page = _fitted(script, step, tmp_path, WILD)
+    tame = _fitted(script, step, tmp_path, TAME)
+    wild = _fitted(script, step, tmp_path, WILD)
 
     assert tame
     assert tame == wild
-    assert (step == "accuracy") == (page != other_page)
-    assert tame != _fitted(script, step, tmp_path, SLOW, FIT)[0]
+    assert tame != _fitted(script, step, tmp_path, SLOW, FIT)
