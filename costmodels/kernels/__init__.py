@@ -15,6 +15,13 @@ if TYPE_CHECKING:
         extrapolation_remark,
         trust,
     )
+    from perfc.costmodels.kernels.many_numbers import Many, SplitError, many, parted
+    from perfc.costmodels.kernels.many_kernels import (
+        column_table,
+        has_many,
+        kernels_of,
+        token,
+    )
     from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
     from perfc.costmodels.kernels.one_signature import OneSignature
     from perfc.costmodels.kernels.owner import (
@@ -59,6 +66,9 @@ else:
                 "extrapolation_remark",
                 "trust",
             ),
+
+            "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
+            "many_numbers": ("Many", "SplitError", "many", "parted"),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
             "owner": (
@@ -104,6 +114,7 @@ __all__ = [
     "IntervalGroup",
     "KernelColumns",
     "KernelTable",
+    "Many",
     "Maths",
     "Number",
     "OneGroup",
@@ -111,14 +122,21 @@ __all__ = [
     "Priced",
     "Provenance",
     "Signatures",
+    "SplitError",
     "Texts",
+    "column_table",
     "distinct",
     "executed_share",
     "extrapolation_remark",
+    "has_many",
+    "kernels_of",
     "keys_per_tile",
+    "many",
     "memory_levels",
     "moved_s",
     "one_of",
+    "parted",
+    "token",
     "trust",
     "uniform_estimate",
     "work_bound_s",

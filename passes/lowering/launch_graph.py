@@ -25,7 +25,7 @@ from perfc.passes.graphs import (
 )
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
-from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
+from perfc.passes.lowering.recipe import COPY, Binding, Lowered, Recipe, SiteKey, Slot
 
 THREAD = "main"
 STREAM = "compute"
@@ -94,7 +94,7 @@ class Lowering:
             if slot not in self._copies:
                 launch = self.binding.copy_kernel(slot, pinned=self.pinned)
                 self._copies[slot] = (
-                    self._interned("aten::to", (launch,)) if launch else None
+                    self._interned(COPY, (launch,)) if launch else None
                 )
             copy = self._copies[slot]
             if copy is not None:

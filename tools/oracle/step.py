@@ -217,6 +217,17 @@ def lowered(run: Run) -> Analysis:
     return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
 
 
+def lowered_on(run: Run, begun: Analysis) -> Analysis:
+    """Return the same, where the first pass has been run.
+
+    Raises:
+        PerfcError: a pass refuses the model.
+
+    """
+    rest = run.passes[1 : _first(run)]
+    return run.went_on(rest, begun) if rest else begun
+
+
 def _first(run: Run) -> int:
     """Return the place of the first pass that reads launches' prices or hosts them."""
     priced = {KERNEL_COST, HOSTED}
