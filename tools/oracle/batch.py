@@ -14,7 +14,7 @@ from perfc.ir import Diagnostic, Kernel, UsageError
 from perfc.ir.support import Level, paused_collector
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.timing import Amount, Lag, solve_columns
-from perfc.tools.given import closest
+from perfc.tools.given import MAX_DIM, closest
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import Columns, edits_of, is_size
 from perfc.tools.oracle.families import Family
@@ -166,7 +166,7 @@ class _Asking:
             for name in settings[0]
             if is_size(name)
         }
-        if not sizes or any(a.dtype.kind != "i" or a.min() < 1 for a in sizes.values()):
+        if not sizes or not all(map(_are_sizes, sizes.values())):
             return [], every  # what is no size raises, one by one
         base = self.state.setting
         for edit in edits_of(others):
@@ -288,6 +288,10 @@ class _Asking:
     def _remark(self, why: str) -> None:
         message = f"configurations are looked at one by one: {why}"
         self.remarks.append(Diagnostic(Level.NOTE, "one-by-one", message))
+
+
+def _are_sizes(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "i" and 1 <= values.min() <= values.max() <= MAX_DIM
 
 
 def _price_together(settings: Sequence[Setting]) -> None:

@@ -36,6 +36,7 @@ from perfc.passes.lowering import (
     recipe_of,
 )
 from perfc.passes.timing import sources
+from perfc.tools.models import Dimensions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import DIM, bind_of
 from perfc.tools.oracle.families import Family
@@ -156,7 +157,7 @@ class ManySizes:
         one = {name: values.item(member) for name, values in self.sizes.items()}
         return bind_of(one)
 
-    def _numbers(self) -> dict[str, int | Many]:
+    def _numbers(self) -> Mapping[str, int | Many]:
         """Return the numbers of the symbols at all sizes.
 
         Raises:
@@ -169,18 +170,17 @@ class ManySizes:
         dims = {**asked.dims, **{n: sizes[f"{DIM}{n}"] for n in dict(first.dims)}}
         batch = sizes.get("batch", asked.batch)
         try:
-            bound = model.bind(batch, pooling=asked.pooling, dims=dims)
-        except Exception:  # noqa: BLE001 - of many: one by one will tell
+            return model.numbers(Dimensions(batch, asked.pooling, dims))
+        except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
             return self._numbers_one_by_one()
-        return bound.program.bindings
 
     def _numbers_one_by_one(self) -> dict[str, int | Many]:
         model, sizes = self.base.run.model, self.base.sizes
-        found: list[dict[str, int]] = []
+        found: list[Mapping[str, int]] = []
         for member in range(self._count):
             asked = sizes.changed(self._bind(member), model)
-            bound = model.bind(asked.batch, pooling=asked.pooling, dims=asked.dims)
-            found.append(bound.program.bindings)
+            wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
+            found.append(model.numbers(wanted))
         return {
             name: many(np.array([bindings[name] for bindings in found], dtype=np.int64))
             for name in found[0]
