@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,20 +55,22 @@ class Many:
         values: The numbers, int64 or float64, shape (configurations,).
         low: No whole number is less; -inf of others.
         high: No whole number is greater; inf of others.
+        whole: Whether they are whole numbers.
 
     """
 
-    __slots__ = ("high", "low", "values")
+    __slots__ = ("high", "low", "values", "whole")
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment] # a number that is no key
 
     def __init__(self, values: Numbers, low: float, high: float) -> None:
         """Note the numbers, and between which they are."""
         self.values, self.low, self.high = values, low, high
+        self.whole = values.dtype.kind == "i"
 
     @property  # type: ignore[misc] # rules ask what a number is
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return int if self.values.dtype.kind == "i" else float
+        return int if self.whole else float
 
     def __repr__(self) -> str:
         return f"Many({self.values!r})"
@@ -89,7 +91,7 @@ class Many:
 
     def __index__(self) -> int:
         """Part them by what they are: a loop is as long as a number says."""
-        if self.values.dtype.kind != "i":
+        if not self.whole:
             msg = "numbers that are not whole count nothing"
             raise ManyError(msg)
         raise SplitError(self.values == self.values[0])
@@ -137,8 +139,7 @@ class Many:
         return _product(other, self)
 
     def __floordiv__(self, other: object) -> Any:  # noqa: ANN401
-        whole = self.values.dtype.kind == "i"
-        if whole and type(other) is int and other == 1:
+        if self.whole and type(other) is int and other == 1:
             return self
         return _quotient(np.floor_divide, self, other)
 
@@ -182,7 +183,7 @@ class Many:
         return self._rounded(np.rint)
 
     def _rounded(self, function: Callable[[Any], Floats]) -> Any:  # noqa: ANN401
-        if self.values.dtype.kind == "i":
+        if self.whole:
             return self
         found = function(self.values)
         if not (np.abs(found) < _EXACT).all():
@@ -288,14 +289,15 @@ def _counted(value: object) -> object:
 
 def _operand(value: object) -> tuple[Any, float, float, bool] | None:
     """Return an operand as numpy takes it, its bounds, and whether it is whole."""
-    value = _counted(value)
-    if type(value) is Many:
-        whole = value.values.dtype.kind == "i"
-        return value.values, value.low, value.high, whole
-    if type(value) is int:
-        return value, value, value, True
-    if type(value) is float:
-        return value, value, value, False
+    kind = type(value)
+    if kind is Many:
+        some = cast("Many", value)
+        return some.values, some.low, some.high, some.whole
+    if kind is int or kind is float:
+        number = cast("float", value)
+        return number, number, number, kind is int
+    if kind is Truths or kind is bool:
+        return _operand(_counted(value))
     return None
 
 

@@ -23,17 +23,14 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel, PerfcError
-from perfc.passes.facts import LAUNCHES, SCHEDULE
+from perfc.passes.facts import SCHEDULE
 from perfc.passes.lowering import (
-    RECIPES,
     LowerKernels,
     ManyKernels,
     ManySites,
     Noted,
-    Recipe,
     Repeated,
     Settings,
-    recipe_of,
 )
 from perfc.passes.timing import sources
 from perfc.tools.models import Dimensions
@@ -41,14 +38,14 @@ from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import DIM, bind_of
 from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.memory import Memory
-from perfc.tools.oracle.setting import Setting
+from perfc.tools.oracle.setting import Lowered, Setting
 from perfc.tools.oracle.state import State
-from perfc.tools.oracle.step import Step, lowered_on
+from perfc.tools.oracle.step import Step
 
 FEWEST = 6
 """Sizes from which on they are looked at together."""
-_LEAST = 3
-"""Sizes that have the same tasks; so few or fewer are looked at one by one."""
+_MOST_LOWERED = 8
+"""Settings of different tasks that are kept; more are found for several sizes only."""
 
 _STRUCTURAL = frozenset({"capture-graph"})
 """Passes that change launches whatever their kernels are."""
@@ -124,33 +121,44 @@ class ManySizes:
 
     def _families(self) -> tuple[list[Family], list[int]]:
         numbers = self._numbers()
-        left = np.arange(self._count)
         found: list[Family] = []
-        setting = self.base
-        while True:
-            family, alike = self._family(*_lowered(setting), numbers, left)
-            if len(family.members):
+        left = np.arange(self._count)
+        alike = np.zeros(self._count, dtype=np.intp)
+        apart: list[int] = []
+        known = [*self.base.lowered]
+        while len(left):
+            at = -1
+            if not known:
+                # Those of the most common tasks are next, so that others have fewer.
+                numbers_of, counts = np.unique(alike[left], return_counts=True)
+                own = left[alike[left] == numbers_of[counts.argmax()]]
+                at = int(own[len(own) // 2])
+                if counts.max() == 1 and len(self.base.lowered) >= _MOST_LOWERED:
+                    self._apart("what is launched depends on them")
+                    apart += left.tolist()
+                    break
+                known.append(self._lowered(at))
+            family, alike = self._family(known.pop(0), numbers, left)
+            if family is not None:
                 found.append(family)
-            left = left[~np.isin(left, family.members)]
-            if not len(left):
-                break
-            # Those of the most common tasks are next, so that others have fewer.
-            _, first, counts = np.unique(
-                alike[left], return_index=True, return_counts=True
-            )
-            few = counts.max() <= _LEAST
-            if few or (len(family.members) <= _LEAST and setting is not self.base):
-                self._apart("what is launched depends on them")
-                break
-            at = int(left[first[counts.argmax()]])
-            setting = self.base.made(self._bind(at))
+                left = left[~np.isin(left, family.members)]
+            if at in left:
+                apart.append(at)
+                left = left[left != at]
         for sites in self._sites.values():
             self.remarks += [
                 f"{op} is lowered size by size: its kernels depend on them in ways "
                 "of their own"
                 for op in sorted(sites.one_by_one)
             ]
-        return found, left.tolist()
+        return found, sorted(apart)
+
+    def _lowered(self, member: int) -> Lowered:
+        """Return the setting of a member, lowered."""
+        made = Lowered.of(self.base.made(self._bind(member)))
+        del self.base.lowered[: 1 - _MOST_LOWERED]
+        self.base.lowered.append(made)
+        return made
 
     def _bind(self, member: int) -> edits.Bind:
         """Return the edit that leads to the size of a member."""
@@ -187,30 +195,29 @@ class ManySizes:
         }
 
     def _family(
-        self,
-        setting: Setting,
-        recipes: Sequence[tuple[Settings, Recipe]],
-        numbers: Mapping[str, int | Many],
-        left: Indices,
-    ) -> tuple[Family, Indices]:
+        self, lowered: Lowered, numbers: Mapping[str, int | Many], left: Indices
+    ) -> tuple[Family | None, Indices]:
         """Return those of the members left whose tasks are those of a setting.
 
         And a number that members have in common whose sites have the same tasks.
         """
+        setting = lowered.setting
         if setting.step.shares:
             msg = "tasks slow each other down (contention)"
             raise _ApartError(msg)
         fits = np.zeros(self._count, dtype=np.bool_)
         fits[left] = True
-        repeated: list[Repeated] = []
         alike = np.zeros(self._count, dtype=np.intp)
-        for settings, recipe in recipes:
+        repeated: list[Repeated] = []
+        for settings, recipe in lowered.recipes:
             if settings not in self._sites:
                 self._sites[settings] = ManySites(self._count, numbers, settings)
             repeated.append(self._sites[settings].repeat(recipe))
             fits &= repeated[-1].fits
             both = alike * self._count + repeated[-1].alike
             _, alike = np.unique(both, return_inverse=True)
+        if not fits.any():
+            return None, alike
         self._prices.note(
             noted
             for each in repeated
@@ -222,6 +229,8 @@ class ManySizes:
         if self.base.run.target.power is not None:
             joules = [self._of_kernels(each, fits, 1) for each in repeated]
             self._keep_within_cap(setting.step, seconds, joules, fits)
+        if not fits.any():
+            return None, alike
         members = np.flatnonzero(fits)
         return self._with_seconds(setting, seconds, members), alike
 
@@ -296,20 +305,6 @@ class ManySizes:
 
 _SURELY = 1 - 1e-9
 """Within rounding of the cap it is asked whether it is kept."""
-
-
-def _lowered(setting: Setting) -> tuple[Setting, list[tuple[Settings, Recipe]]]:
-    """Return a setting whose step is made now, and how its graphs were lowered."""
-    run = setting.run
-    begun = attrs.evolve(run, passes=run.passes[:1]).ran()
-    recipes: list[tuple[Settings, Recipe]] = []
-    graphs = begun.get(LAUNCHES)
-    for rank, graph in zip(begun.program.classes, graphs, strict=True):
-        kept = begun.annotations.table(RECIPES, None)[rank.ops]
-        recipes.append(recipe_of(kept, graph))
-    made = attrs.evolve(setting)
-    made.keep(Step.priced(run, setting.memory, lowered_on(run, begun)))
-    return made, recipes
 
 
 @attrs.define(eq=False)

@@ -13,11 +13,13 @@ from perfc.passes import Pass
 from perfc.passes.facts import (
     HOSTED,
     KERNEL_COST,
+    LAUNCHES,
     SCHEDULE,
     SUSTAINED,
     HostedLaunches,
 )
 from perfc.passes.kinds import is_a
+from perfc.passes.lowering import RECIPES, Recipe, Settings, recipe_of
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
     Network,
@@ -217,15 +219,24 @@ def lowered(run: Run) -> Analysis:
     return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
 
 
-def lowered_on(run: Run, begun: Analysis) -> Analysis:
-    """Return the same, where the first pass has been run.
+def recipes_of(run: Run) -> tuple[Analysis, list[tuple[Settings, Recipe]]]:
+    """Return the launches of a run, and how each of its graphs was lowered.
+
+    The first pass is `lower-kernels`, and each rank class has an op graph.
 
     Raises:
         PerfcError: a pass refuses the model.
 
     """
+    begun = attrs.evolve(run, passes=run.passes[:1]).ran()
+    recipes: list[tuple[Settings, Recipe]] = []
+    classes = zip(begun.program.classes, begun.get(LAUNCHES), strict=True)
+    for rank, graph in classes:
+        assert rank.ops is not None  # noqa: S101 - for types
+        known = begun.annotations.table(RECIPES, None)[rank.ops]
+        recipes.append(recipe_of(known, graph))
     rest = run.passes[1 : _first(run)]
-    return run.went_on(rest, begun) if rest else begun
+    return (run.went_on(rest, begun) if rest else begun), recipes
 
 
 def _first(run: Run) -> int:
