@@ -15,13 +15,13 @@ if TYPE_CHECKING:
         extrapolation_remark,
         trust,
     )
-    from perfc.costmodels.kernels.many_numbers import Many, SplitError, many, parted
     from perfc.costmodels.kernels.many_kernels import (
         column_table,
         has_many,
         kernels_of,
         token,
     )
+    from perfc.costmodels.kernels.many_numbers import Many, SplitError, many, parted
     from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
     from perfc.costmodels.kernels.one_signature import OneSignature
     from perfc.costmodels.kernels.owner import (
@@ -66,7 +66,6 @@ else:
                 "extrapolation_remark",
                 "trust",
             ),
-
             "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
             "many_numbers": ("Many", "SplitError", "many", "parted"),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),

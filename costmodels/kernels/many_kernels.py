@@ -24,7 +24,7 @@ def has_many(kernel: Kernel) -> bool:
 
 
 def token(kernel: Kernel) -> Hashable:
-    """Return what kernels have in common that are equal in every configuration."""
+    """Return a key that kernels share which are equal in every configuration."""
     work, params = kernel.work, kernel.params
     return (
         *(kernel.op, kernel.dtype, kernel.math, kernel.known),
@@ -44,7 +44,12 @@ def kernels_of(kernel: Kernel, count: int) -> Iterator[Kernel]:
     )
     for params, *each in columns:
         yield Kernel(
-            kernel.op, kernel.dtype, kernel.math, params, type(work)(*each), kernel.known
+            kernel.op,
+            kernel.dtype,
+            kernel.math,
+            params,
+            type(work)(*each),
+            kernel.known,
         )
 
 

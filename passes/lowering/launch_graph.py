@@ -93,9 +93,7 @@ class Lowering:
             slot = self._slot(value)
             if slot not in self._copies:
                 launch = self.binding.copy_kernel(slot, pinned=self.pinned)
-                self._copies[slot] = (
-                    self._interned(COPY, (launch,)) if launch else None
-                )
+                self._copies[slot] = self._interned(COPY, (launch,)) if launch else None
             copy = self._copies[slot]
             if copy is not None:
                 self._emit(copy, value.name)

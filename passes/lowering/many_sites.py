@@ -116,7 +116,7 @@ class ManySites:
         return np.arange(self.count)
 
     def repeat(self, recipe: Recipe) -> Repeated:
-        """Return what a recipe gives at all sizes; as `Recipe.repeat` at one.
+        """Lower by a recipe at all sizes, as `Recipe.repeat` does at one.
 
         Raises:
             PerfcError: a size cannot be lowered.
@@ -148,7 +148,7 @@ class ManySites:
         return found
 
     def site(self, key: SiteKey) -> list[Part]:
-        """Return what a site becomes."""
+        """Return the parts of a site."""
         found = self._parts.get(key)
         if found is None:
             found = self._parts[key] = self._worked_out(
@@ -157,7 +157,7 @@ class ManySites:
         return found
 
     def copies(self, slot: Slot, *, pinned: bool) -> list[Part]:
-        """Return what the copy of an input becomes; where it is none, of no kernels."""
+        """Return the parts of the copy of an input; of no kernels, where it is none."""
 
         def copied(binding: Binding) -> Eager:
             launch = binding.copy_kernel(slot, pinned=pinned)
@@ -169,7 +169,7 @@ class ManySites:
         return known
 
     def _worked_out(self, op: str, lower: Lower) -> list[Part]:
-        """Lower at all sizes, parted where a rule asks what they do not answer alike."""
+        """Lower at all sizes, parted where a rule asks what they answer otherwise."""
         found: list[Part] = []
         todo = [self.every]
         while todo:
@@ -211,7 +211,6 @@ class ManySites:
         return found
 
 
-
 def _note(parts: Sequence[Part], lowered: Lowered, found: Repeated) -> None:
     """Note the kernels of a site, and the sizes at which it is something else."""
     expected = lowered.own_tasks
@@ -224,7 +223,9 @@ def _note(parts: Sequence[Part], lowered: Lowered, found: Repeated) -> None:
         else:
             found.fits[part.rows] = False
         if len(numbers) > 1:
-            found.alike[part.rows] = found.alike[part.rows] * len(numbers) + numbers[own]
+            found.alike[part.rows] = (
+                found.alike[part.rows] * len(numbers) + numbers[own]
+            )
     if len(numbers) > 1:
         _, found.alike[:] = np.unique(found.alike, return_inverse=True)
     for place, index in enumerate(lowered.kernels):

@@ -10,7 +10,6 @@ puts them into the launch graph that it has.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
@@ -150,13 +149,7 @@ class Lowered:
         name: str, launches: Sequence[Launch], layouts: tuple[Layout, ...]
     ) -> Tasks:
         """Return all of what a site becomes but its kernels."""
-        each = [
-            (
-                *(a.call, a.kind, a.detail, a.waits, a.op),
-                None if math.isnan(a.stated_s) else a.stated_s,
-            )
-            for a in launches
-        ]
+        each = [(a.call, a.kind, a.detail, a.waits, a.op) for a in launches]
         return name, tuple(each), layouts
 
 

@@ -202,15 +202,6 @@ class Model:
         program = bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
-    def numbers(self, wanted: Dimensions) -> Mapping[str, int]:
-        """Return the numbers of all symbols at sizes that `bind` would take.
-
-        Raises:
-            PerfcError: as `bind` does.
-
-        """
-        return bind_dimensions(self.unbound, wanted, self.symbols).bindings
-
     def __repr__(self) -> str:
         dtype = f", {self.dtype}" if self.dtype else ""
         ranks = f", {self.ranks} ranks" if self.ranks > 1 else ""

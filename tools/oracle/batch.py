@@ -44,7 +44,7 @@ WANTED: Mapping[str, Callable[[Report], float]] = {
 
 _CHUNK = 256
 """Settings that are lowered one by one before their kernels are priced together."""
-_SIZES = 4096
+_SIZES = 2048
 """Sizes that are looked at together."""
 
 

@@ -33,7 +33,7 @@ from perfc.passes.lowering import (
     Settings,
 )
 from perfc.passes.timing import sources
-from perfc.tools.models import Dimensions
+from perfc.tools.models import Dimensions, bind_dimensions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import DIM, bind_of
 from perfc.tools.oracle.families import Family
@@ -46,6 +46,9 @@ FEWEST = 6
 """Sizes from which on they are looked at together."""
 _MOST_LOWERED = 8
 """Settings of different tasks that are kept; more are found for several sizes only."""
+
+_MOST_TRIED = 32
+"""Settings of different tasks that are found at a time; other sizes are few then."""
 
 _STRUCTURAL = frozenset({"capture-graph"})
 """Passes that change launches whatever their kernels are."""
@@ -77,12 +80,15 @@ class ManySizes:
     sizes: Mapping[str, NDArray[np.int64]]
     remarks: list[str] = attrs.field(factory=list[str], init=False)
     _prices: _Prices = attrs.field(init=False)
+    _over: Flags = attrs.field(init=False)
+    """Members whose board may draw more than its cap."""
     _sites: dict[Settings, ManySites] = attrs.field(
         factory=dict["Settings", ManySites], init=False
     )
 
     def __attrs_post_init__(self) -> None:
         """Prepare to price kernels."""
+        self._over = np.zeros(self._count, dtype=np.bool_)
         self._prices = _Prices(self.base.run.target, self.base.memory)
 
     def families(self) -> tuple[list[Family], list[int]]:
@@ -109,8 +115,8 @@ class ManySizes:
         if run.model.late is not None:
             msg = "control flow depends on them"
             raise _ApartError(msg)
-        end = next(n for n, p in enumerate(run.passes) if SCHEDULE in p.provides)
-        for number, p in enumerate(run.passes[:end]):
+        schedules = [n for n, p in enumerate(run.passes) if SCHEDULE in p.provides]
+        for number, p in enumerate(run.passes[: min(schedules, default=0)]):
             known = p.name in _TIMED or (p.name in _STRUCTURAL and number)
             if not (known or (type(p) is LowerKernels and not number)):
                 msg = f"{p.name} may depend on them"
@@ -125,7 +131,8 @@ class ManySizes:
         left = np.arange(self._count)
         alike = np.zeros(self._count, dtype=np.intp)
         apart: list[int] = []
-        known = [*self.base.lowered]
+        known = [one for one in self.base.lowered if one.is_fresh]
+        made = 0
         while len(left):
             at = -1
             if not known:
@@ -133,18 +140,20 @@ class ManySizes:
                 numbers_of, counts = np.unique(alike[left], return_counts=True)
                 own = left[alike[left] == numbers_of[counts.argmax()]]
                 at = int(own[len(own) // 2])
-                if counts.max() == 1 and len(self.base.lowered) >= _MOST_LOWERED:
+                alone = counts.max() == 1 and made >= _MOST_LOWERED
+                if alone or made >= _MOST_TRIED:
                     self._apart("what is launched depends on them")
                     apart += left.tolist()
                     break
                 known.append(self._lowered(at))
+                made += 1
             family, alike = self._family(known.pop(0), numbers, left)
             if family is not None:
                 found.append(family)
                 left = left[~np.isin(left, family.members)]
-            if at in left:
-                apart.append(at)
-                left = left[left != at]
+            held = (left == at) | self._over[left]
+            apart += left[held].tolist()
+            left = left[~held]
         for sites in self._sites.values():
             self.remarks += [
                 f"{op} is lowered size by size: its kernels depend on them in ways "
@@ -178,7 +187,8 @@ class ManySizes:
         dims = {**asked.dims, **{n: sizes[f"{DIM}{n}"] for n in dict(first.dims)}}
         batch = sizes.get("batch", asked.batch)
         try:
-            return model.numbers(Dimensions(batch, asked.pooling, dims))
+            wanted = Dimensions(batch, asked.pooling, dims)
+            return bind_dimensions(model.unbound, wanted, model.symbols).bindings
         except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
             return self._numbers_one_by_one()
 
@@ -188,7 +198,8 @@ class ManySizes:
         for member in range(self._count):
             asked = sizes.changed(self._bind(member), model)
             wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
-            found.append(model.numbers(wanted))
+            bound = bind_dimensions(model.unbound, wanted, model.symbols)
+            found.append(bound.bindings)
         return {
             name: many(np.array([bindings[name] for bindings in found], dtype=np.int64))
             for name in found[0]
@@ -285,6 +296,7 @@ class ManySizes:
         over = most_j > (power.cap_watts - power.idle_watts) * least_s * _SURELY
         if (over & fits).any():
             self._apart("the cap of the board's power holds some of them down")
+            self._over |= over & fits
             fits &= ~over
 
     def _with_seconds(
@@ -325,7 +337,7 @@ class _Prices:
     _keys: dict[int, tuple[ManyKernels, Hashable]] = attrs.field(
         factory=dict[int, "tuple[ManyKernels, Hashable]"], init=False
     )
-    """By identity of the kernels, which are kept."""
+    """Kernels by their identity, which they keep as long as they stand here."""
 
     def of(self, noted: Noted) -> tuple[_Value, _Value]:
         """Return the seconds of a kernel, and its joules above an idle board's."""

@@ -338,6 +338,16 @@ class Lowered:
     setting: Setting
     recipes: Sequence[tuple[Settings, Recipe]]
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its graphs are as they were lowered."""
+        classes = self.setting.run.model.program.classes
+        pairs = zip(classes, self.recipes, strict=True)
+        return all(
+            rank.ops is not None and rank.ops.version == recipe.version
+            for rank, (_, recipe) in pairs
+        )
+
     @classmethod
     def of(cls, setting: Setting) -> Lowered:
         """Lower a setting, by recipes of which nobody else may have made its step.

@@ -231,7 +231,9 @@ class Convolution:
         if beside := (*before, *after):
             params["algorithm"] = algorithm
             params["beside"] = len(beside)
-            params["beside_bytes"] = sum(math.trunc(b.kernel.work.bytes) for b in beside)
+            params["beside_bytes"] = sum(
+                math.trunc(b.kernel.work.bytes) for b in beside
+            )
         return [*before, self._gemm(params, work), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
