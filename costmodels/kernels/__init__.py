@@ -21,7 +21,13 @@ if TYPE_CHECKING:
         kernels_of,
         token,
     )
-    from perfc.costmodels.kernels.many_numbers import Many, SplitError, many, parted
+    from perfc.costmodels.kernels.many_numbers import (
+        Many,
+        SplitError,
+        many,
+        many_of,
+        parted,
+    )
     from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
     from perfc.costmodels.kernels.one_signature import OneSignature
     from perfc.costmodels.kernels.owner import (
@@ -67,7 +73,7 @@ else:
                 "trust",
             ),
             "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
-            "many_numbers": ("Many", "SplitError", "many", "parted"),
+            "many_numbers": ("Many", "SplitError", "many", "many_of", "parted"),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
             "owner": (
@@ -131,6 +137,7 @@ __all__ = [
     "kernels_of",
     "keys_per_tile",
     "many",
+    "many_of",
     "memory_levels",
     "moved_s",
     "one_of",

@@ -137,9 +137,9 @@ def _column(value: Any, count: int) -> Column:  # noqa: ANN401 - of any paramete
 def _spread(value: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - of any parameter
     """Return a value as it is in each of so many configurations."""
     if type(value) is Many:
-        return value.values.tolist()
+        return [*value.values.tolist()]
     if type(value) is Truths:
-        return value.mask.tolist()
+        return [*value.mask.tolist()]
     if not _is_many(value):
         return [value] * count
     if type(value) is tuple:

@@ -275,6 +275,11 @@ def many(values: Array) -> Any:  # noqa: ANN401 - a number, or many
     return Many(values, -math.inf, math.inf)
 
 
+def many_of(value: object) -> Many | None:
+    """Return many numbers that a rule takes for one; None for one."""
+    return cast("Many", value) if type(value) is Many else None
+
+
 def parted(value: Any, rows: NDArray[np.intp]) -> Any:  # noqa: ANN401
     """Return a number, or many of them, for some of the configurations."""
     return many(value.values[rows]) if type(value) is Many else value

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import locality
-from perfc.costmodels.kernels import Many
+from perfc.costmodels.kernels import Many, many_of
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.passes.lowering.eager.reductions import INDEX_BYTES
@@ -33,8 +33,8 @@ def distinct(rows: int, lookups: int, popularity: str = "") -> int:
     At most there are as many as rows, and as lookups. Equally popular ones, unless
     *popularity* says how they spread.
     """
-    if type(lookups) is Many:
-        return _distinct_of_many(rows, lookups, popularity)
+    if (each := many_of(lookups)) is not None:
+        return _distinct_of_many(rows, each, popularity)
     return _distinct(rows, lookups, popularity)
 
 
