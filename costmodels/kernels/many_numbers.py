@@ -277,7 +277,7 @@ def many(values: Array) -> Any:  # noqa: ANN401 - a number, or many
 
 def many_of(value: object) -> Many | None:
     """Return many numbers that a rule takes for one; None for one."""
-    return cast("Many", value) if type(value) is Many else None
+    return value if type(value) is Many else None
 
 
 def parted(value: Any, rows: NDArray[np.intp]) -> Any:  # noqa: ANN401

@@ -136,8 +136,8 @@ class _Asking:
         """Yield the settings by their tasks: of many sizes together, where they can."""
         groups: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for number, setting in enumerate(settings):
-            others = [(n, value) for n, value in setting.items() if not is_size(n)]
-            groups.setdefault(tuple(others), []).append(number)
+            rest = [(n, value) for n, value in setting.items() if not is_size(n)]
+            groups.setdefault(tuple(rest), []).append(number)
         apart: list[int] = []
         for others, numbers in groups.items():
             if len(numbers) < FEWEST:

@@ -230,8 +230,8 @@ def recipes_of(run: Run) -> tuple[Analysis, list[tuple[Settings, Recipe]]]:
     """
     begun = attrs.evolve(run, passes=run.passes[:1]).ran()
     recipes: list[tuple[Settings, Recipe]] = []
-    classes = zip(begun.program.classes, begun.get(LAUNCHES), strict=True)
-    for rank, graph in classes:
+    graphs = begun.get(LAUNCHES)
+    for rank, graph in zip(begun.program.classes, graphs, strict=True):
         assert rank.ops is not None  # noqa: S101 - for types
         known = begun.annotations.table(RECIPES, None)[rank.ops]
         recipes.append(recipe_of(known, graph))

@@ -37,7 +37,7 @@ def bag(batch: Any) -> Kernel:
 
 def concat(batch: Any) -> Kernel:
     """Return a kernel with a list of lists."""
-    params = {"axis": 1, "shapes": ((batch, 4), (batch, 2))}
+    params: dict[str, Any] = {"axis": 1, "shapes": ((batch, 4), (batch, 2))}
     return Kernel("concat", "fp32", "fp32", Record(params), Work(0, 24 * batch, 1))
 
 

@@ -37,7 +37,7 @@ _COMPARISONS = (
 def listed(value: Any, count: int) -> list[Any]:
     """Return a number as it is in each configuration."""
     if type(value) is Many:
-        return value.values.tolist()
+        return [*value.values.tolist()]
     return [value] * count
 
 
@@ -58,18 +58,19 @@ def test_arithmetic_with_one_number(
 ) -> None:
     """From the left and the right as Python does it, where it does; or it raises."""
     numbers = many(np.array(values))
-    for made, alone in (
-        (lambda: operation(numbers, other), lambda n: operation(n, other)),
-        (lambda: operation(other, numbers), lambda n: operation(other, n)),
-    ):
+    for turned in (False, True):
+
+        def of(number: Any, *, turned: bool = turned) -> Any:
+            return operation(other, number) if turned else operation(number, other)
+
         try:
-            expected = [alone(value) for value in values]
+            expected = [of(value) for value in values]
         except ZeroDivisionError:
             with pytest.raises((TypeError, ZeroDivisionError)):
-                made()
+                of(numbers)
             continue
         try:
-            found = made()
+            found = of(numbers)
         except TypeError:
             assert max(map(abs, expected)) >= 2**53
             continue

@@ -16,7 +16,6 @@ from perfc.passes.lowering import (
     ManySites,
     Recipe,
     Settings,
-    many_sites,
     recipe_of,
 )
 from perfc.passes.lowering.recipe import Binding, Lowered
@@ -98,14 +97,14 @@ def test_a_rule_that_takes_no_many_numbers(monkeypatch: pytest.MonkeyPatch) -> N
     """It is run size by size, which is noted."""
     model = perfc.load("dlrm-default", batch=64)
     settings, lowered = recipe(model, "a100")
-    eager_launches = many_sites.Binding.eager
+    eager_launches = Binding.eager
 
     def eager(self: Binding, key: Any) -> Any:
         if key[0] == "relu":
             hash(self.numbers["batch"])
         return eager_launches(self, key)
 
-    monkeypatch.setattr(many_sites.Binding, "eager", eager)
+    monkeypatch.setattr(Binding, "eager", eager)
     sites = ManySites(8, {"batch": many(np.arange(64, 72))}, settings)
 
     assert sites.repeat(lowered).fits.all()
@@ -116,7 +115,7 @@ def test_a_rule_that_parts_sizes_without_end(monkeypatch: pytest.MonkeyPatch) ->
     """After some parts the rest goes size by size."""
     model = perfc.load("dlrm-default", batch=64)
     settings, lowered = recipe(model, "a100")
-    asked = many_sites.Binding.eager
+    asked = Binding.eager
 
     def eager(self: Binding, key: Any) -> Any:
         for number in range(64, 664):
@@ -124,7 +123,7 @@ def test_a_rule_that_parts_sizes_without_end(monkeypatch: pytest.MonkeyPatch) ->
                 break
         return asked(self, key)
 
-    monkeypatch.setattr(many_sites.Binding, "eager", eager)
+    monkeypatch.setattr(Binding, "eager", eager)
     sites = ManySites(200, {"batch": many(np.arange(64, 264))}, settings)
 
     assert sites.repeat(lowered).fits.any()

@@ -105,7 +105,7 @@ def test_sizes_beside_other_columns() -> None:
 
     for at in range(0, count, 7):
         one = {name: values[at].item() for name, values in columns.items()}
-        asked = [
+        asked: list[edits.Edit] = [
             edits.Target(
                 **{name: one[name] for name in ("gpu.memory_gb_per_s", "host.speed")}
             ),
@@ -195,7 +195,7 @@ def test_a_size_that_cannot_be(sizes: list[float]) -> None:
     for size in sizes:
         try:
             perfc.load("dlrm-default:tables=2", batch=size)  # type: ignore[arg-type]
-            oracle.ask(edits.Bind(batch=size))  # type: ignore[arg-type]
+            oracle.ask(edits.Bind(batch=size))
         except PerfcError as error:
             messages.append(str(error).rpartition(":")[2])
 
