@@ -105,7 +105,7 @@ def test_sizes_beside_other_columns() -> None:
 
     for at in range(0, count, 7):
         one = {name: values[at].item() for name, values in columns.items()}
-        asked: list[edits.Edit] = [
+        asked: list[Any] = [
             edits.Target(
                 **{name: one[name] for name in ("gpu.memory_gb_per_s", "host.speed")}
             ),
