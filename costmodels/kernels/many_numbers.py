@@ -208,7 +208,7 @@ class Many:
         return _agreed(np.floor(self.values) == self.values)
 
     def each(self, function: Callable[[Array], Array]) -> Any:  # noqa: ANN401
-        """Return what a function makes of the array of the numbers."""
+        """Apply a function to the array of the numbers."""
         return many(function(self.values))
 
 

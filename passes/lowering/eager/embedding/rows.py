@@ -49,7 +49,7 @@ def _distinct(rows: int, lookups: int, popularity: str) -> int:
 
 
 def _distinct_of_many(rows: int, lookups: Many, popularity: str) -> int:
-    """Return the same for each of many numbers of lookups."""
+    """Count the rows looked up, for each of many numbers of lookups."""
 
     def each(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         if popularity:
