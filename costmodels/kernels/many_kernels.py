@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -103,16 +103,15 @@ def _part(kernels: Sequence[Kernel], counts: Sequence[int]) -> KernelColumns:
     )
 
 
-def _is_many(value: Any) -> bool:  # noqa: ANN401 - of any parameter
-    kind = type(value)
-    if kind is tuple:
-        return any(map(_is_many, value))
-    if kind is Record:
+def _is_many(value: object) -> bool:
+    if type(value) is tuple:
+        return any(map(_is_many, cast("tuple[object, ...]", value)))
+    if type(value) is Record:
         return any(map(_is_many, value.values()))
-    return kind is Many or kind is Truths
+    return type(value) is Many or type(value) is Truths
 
 
-def _kind(value: Any) -> str:  # noqa: ANN401 - of any parameter
+def _kind(value: object) -> str:
     """Return the kind of a parameter's column, as numpy names it."""
     if type(value) is Many:
         return value.values.dtype.kind
@@ -121,20 +120,20 @@ def _kind(value: Any) -> str:  # noqa: ANN401 - of any parameter
     return _KINDS.get(type(value), "O")
 
 
-_KINDS = {bool: "b", int: "i", float: "f", str: "U"}
+_KINDS: Mapping[type, str] = {bool: "b", int: "i", float: "f", str: "U"}
 
 
-def _column(value: Any, count: int) -> Column:  # noqa: ANN401 - of any parameter
+def _column(value: object, count: int) -> Column:
     if type(value) is Many:
         return value.values
     if type(value) is Truths:
         return value.mask
     if type(value) in _KINDS:
-        return np.full(count, value)
+        return np.full(count, cast("float", value))
     return np.fromiter(_spread(value, count), dtype=np.object_, count=count)
 
 
-def _spread(value: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - of any parameter
+def _spread(value: object, count: int) -> Sequence[Any]:
     """Return a value as it is in each of so many configurations."""
     if type(value) is Many:
         return [*value.values.tolist()]
@@ -142,20 +141,22 @@ def _spread(value: Any, count: int) -> Sequence[Any]:  # noqa: ANN401 - of any p
         return [*value.mask.tolist()]
     if not _is_many(value):
         return [value] * count
-    if type(value) is tuple:
-        return list(zip(*(_spread(item, count) for item in value), strict=True))
-    names = list(value)
-    items = zip(*(_spread(item, count) for item in value.values()), strict=True)
-    return [Record(dict(zip(names, each, strict=True))) for each in items]
+    if type(value) is Record:
+        names = list(value)
+        items = (_spread(item, count) for item in value.values())
+        each = zip(*items, strict=True)
+        return [Record(dict(zip(names, one, strict=True))) for one in each]
+    listed = cast("tuple[object, ...]", value)
+    return list(zip(*(_spread(item, count) for item in listed), strict=True))
 
 
-def _token(value: Any) -> Hashable:  # noqa: ANN401 - of any parameter
+def _token(value: object) -> Hashable:
     if type(value) is Many:
         return value.values.dtype.kind, value.values.tobytes()
     if type(value) is Truths:
         return "b", value.mask.tobytes()
     if type(value) is tuple:
-        return tuple(map(_token, value))
+        return tuple(map(_token, cast("tuple[object, ...]", value)))
     if type(value) is Record:
         return tuple([(name, _token(item)) for name, item in value.items()])
     return type(value), value

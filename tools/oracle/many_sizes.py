@@ -284,12 +284,12 @@ class ManySizes:
             stated_s = np.nan_to_num(found.stated_s)
             stated_s[found.host] = hosted.host_s[found.host]
             resource = np.array(graph.resource)
-            busy_s = list(np.bincount(resource, stated_s))
-            drawn_j: _Value = 0.0
+            busy_s: list[_Value] = [*np.bincount(resource, stated_s).tolist()]
+            drawn_j: Floats = np.zeros(self._count)
             pairs = zip(found.device.tolist(), found.kernel.tolist(), strict=True)
             for task, kernel in pairs:
                 busy_s[resource[task]] = busy_s[resource[task]] + own_s[kernel]
-                drawn_j = drawn_j + own_j[kernel]
+                drawn_j += own_j[kernel]
             for one_s in busy_s:
                 least_s = np.maximum(least_s, one_s)
             most_j = np.maximum(most_j, drawn_j)

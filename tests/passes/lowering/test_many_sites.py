@@ -18,6 +18,7 @@ from perfc.passes.lowering import (
     Settings,
     recipe_of,
 )
+from perfc.passes.lowering.eager import Eager
 from perfc.passes.lowering.recipe import Binding, Lowered
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -62,7 +63,7 @@ def test_every_site_is_what_it_is_at_each_size(name: str) -> None:
     bindings = [model.bind(batch=size).program.bindings for size in SIZES]
     numbers = {n: many(np.array([b[n] for b in bindings])) for n in bindings[0]}
     sites = ManySites(len(SIZES), numbers, settings)
-    alone = [Binding(own, settings) for own in bindings]
+    alone: list[Any] = [Binding(own, settings) for own in bindings]
     varying = [key for key in lowered.sites if sites.site_varies(key)]
 
     assert varying
@@ -73,7 +74,7 @@ def test_every_site_is_what_it_is_at_each_size(name: str) -> None:
         for part in parts:
             columns = [at_rows(kernel, len(part.rows)) for kernel in part.kernels]
             for at, row in enumerate(part.rows.tolist()):
-                eager = alone[row].eager(key)
+                eager: Eager = alone[row].eager(key)
                 tasks = Lowered.tasks(eager.name, eager.launches, eager.layouts)
                 assert part.tasks == tasks
                 found = [column[at] for column in columns]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import perfc
 from perfc import Oracle, PerfcError, edits
+from perfc.tools.oracle.setting import Setting
 
 CLOSE = 1e-9
 APART = "sizes are looked at one by one: "
@@ -32,6 +33,12 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], int]] = {
     "compiled": ("dlrm-default:tables=2", "a100", {"runtime": "compiled"}, 9_000),
     "cpu": ("dlrm-default:tables=2,rows=1000", "cpu", {}, 3_000),
 }
+
+
+def setting_of(oracle: Any) -> Setting:
+    """Return what an oracle is of."""
+    setting: Setting = oracle._states[-1].setting  # noqa: SLF001 - to see what it kept
+    return setting
 
 
 @functools.cache
@@ -82,7 +89,7 @@ def test_sizes_of_many_structures() -> None:
     answers = oracle.batch({"batch": sizes})
 
     assert () == answers.diagnostics
-    assert 1 < len(oracle._states[-1].setting.lowered)  # noqa: SLF001
+    assert 1 < len(setting_of(oracle).lowered)
     for at in range(0, len(sizes), 5):
         asked_us = oracle.ask(edits.Bind(batch=int(sizes[at])))
         assert asked_us == pytest.approx(answers["time_us"][at], rel=CLOSE)
@@ -132,7 +139,7 @@ def test_durations_that_were_set_stay() -> None:
 def test_parts_of_a_node_that_vary_apart() -> None:
     """A GEMM and the kernel that joins its parts are set together, at each size."""
     oracle = Oracle("dlrm-default:tables=2", "a100", batch=40)
-    places = oracle._states[-1].setting.step.places  # noqa: SLF001
+    places = setting_of(oracle).step.places
     named = [n["id"] for n in oracle.report().nodes if n["duration_us"] > 0]
     node = next(n for n in named if len(places.units(n)[0]) > 1)
     columns = {"batch": np.arange(40, 56), f"us:{node}": np.linspace(1, 90, 16)}
