@@ -289,7 +289,7 @@ class ManySizes:
             pairs = zip(found.device.tolist(), found.kernel.tolist(), strict=True)
             for task, kernel in pairs:
                 busy_s[resource[task]] = busy_s[resource[task]] + own_s[kernel]
-                drawn_j += own_j[kernel]
+                np.add(drawn_j, own_j[kernel], out=drawn_j)
             for one_s in busy_s:
                 least_s = np.maximum(least_s, one_s)
             most_j = np.maximum(most_j, drawn_j)
