@@ -286,8 +286,9 @@ class ManySizes:
             resource = np.array(graph.resource)
             busy_s: list[_Value] = [*np.bincount(resource, stated_s).tolist()]
             drawn_j: Floats = np.zeros(self._count)
-            pairs = zip(found.device.tolist(), found.kernel.tolist(), strict=True)
-            for task, kernel in pairs:
+            tasks: list[int] = found.device.tolist()
+            kernels: list[int] = found.kernel.tolist()
+            for task, kernel in zip(tasks, kernels, strict=True):
                 busy_s[resource[task]] = busy_s[resource[task]] + own_s[kernel]
                 np.add(drawn_j, own_j[kernel], out=drawn_j)
             for one_s in busy_s:
