@@ -15,6 +15,19 @@ if TYPE_CHECKING:
         extrapolation_remark,
         trust,
     )
+    from perfc.costmodels.kernels.many_kernels import (
+        column_table,
+        has_many,
+        kernels_of,
+        token,
+    )
+    from perfc.costmodels.kernels.many_numbers import (
+        Many,
+        SplitError,
+        many,
+        many_of,
+        parted,
+    )
     from perfc.costmodels.kernels.maths import ARRAYS, FLOATS, Maths, Number
     from perfc.costmodels.kernels.one_signature import OneSignature
     from perfc.costmodels.kernels.owner import (
@@ -59,6 +72,8 @@ else:
                 "extrapolation_remark",
                 "trust",
             ),
+            "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
+            "many_numbers": ("Many", "SplitError", "many", "many_of", "parted"),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
             "owner": (
@@ -104,6 +119,7 @@ __all__ = [
     "IntervalGroup",
     "KernelColumns",
     "KernelTable",
+    "Many",
     "Maths",
     "Number",
     "OneGroup",
@@ -111,14 +127,22 @@ __all__ = [
     "Priced",
     "Provenance",
     "Signatures",
+    "SplitError",
     "Texts",
+    "column_table",
     "distinct",
     "executed_share",
     "extrapolation_remark",
+    "has_many",
+    "kernels_of",
     "keys_per_tile",
+    "many",
+    "many_of",
     "memory_levels",
     "moved_s",
     "one_of",
+    "parted",
+    "token",
     "trust",
     "uniform_estimate",
     "work_bound_s",

@@ -207,33 +207,61 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
     if (told := kernels.once_of_whole(listed_tables)) is not None:
         whole, chosen = told
         return whole.take(chosen)
-    flags: list[bool] = []
-    counts: list[int] = []
-    rows: list[int] = []
-    dims: list[int] = []
-    pooling: list[int] = []
+    names = ("tables", *_OF_ALL)
+    listed, of_all, batch, phase = (kernels.values(name) for name in names)
+    # Kernels of a table at many batches have one list, which is read once.
+    numbers: dict[tuple[int, AttrValue], int] = {}
+    described = zip(map(id, listed), of_all, strict=True)
+    at = np.array([numbers.setdefault(k, len(numbers)) for k in described], np.intp)
+    first = np.zeros(len(numbers), dtype=np.intp)
+    first[at[::-1]] = np.arange(len(at))[::-1]
+    read = [_read(listed[row] or (), of_all[row]) for row in first.tolist()]
+    flags = np.array([each[0] for each in read], dtype=np.bool_).reshape(-1, 2)
+    said = np.array([number is not None for number in batch], dtype=np.bool_)
+    usable = flags[at, 0] & said
+    batches = np.array([number or 0 for number in batch]).astype(np.int64)
+    forward = np.array([p is None or p == "forward" for p in phase], dtype=np.bool_)
+    own = ListedTables(
+        forward[first],
+        usable[first],
+        flags[:, 1],
+        batches[first],
+        np.array([len(each[1]) for each in read], dtype=np.int64),
+        np.array([size for each in read for size in each[1]], dtype=np.float64)
+        .reshape(-1, 3)
+        .T,
+        [text for each in read for text in each[2]],
+    )
+    if len(read) < len(at):
+        own = own.take(at)
+    return attrs.evolve(
+        own,
+        forward=forward,
+        usable=usable,
+        batch=np.where(usable, batches, 0),
+    )
+
+
+def _read(
+    tables: tuple[Record, ...], of_all: AttrValue
+) -> tuple[tuple[bool, bool], list[tuple[Any, ...]], list[AttrValue]]:
+    """Return whether tables say how they are read, and whether one is elsewhere.
+
+    And rows, dim and pooling of each, and how popular its rows are.
+    """
+    usable, tiered = bool(tables), False
+    sizes: list[tuple[Any, ...]] = []
     texts: list[AttrValue] = []
-    columns = (kernels.values(name) for name in ("tables", *_OF_ALL))
-    for listed, of_all, batch, phase in zip(*columns, strict=True):
-        tables: tuple[Record, ...] = listed or ()
-        usable, tiered = bool(tables) and batch is not None, False
-        for table in tables:
-            item = table.reader
-            text = item("popularity", of_all)
-            if text not in _UNIFORM and not locality.is_popularity(str(text)):
-                usable = False
-            if item("tier"):
-                tiered = True
-            rows.append(item("rows"))
-            dims.append(item("dim"))
-            pooling.append(item("pooling"))
-            texts.append(text)
-        flags += (phase is None or phase == "forward", usable, tiered)
-        counts += (int(batch or 0) if usable else 0, len(tables))
-    forward, known, held = np.array(flags, dtype=np.bool_).reshape(-1, 3).T
-    batches, each = np.array(counts, dtype=np.int64).reshape(-1, 2).T
-    sizes = np.array((rows, dims, pooling), dtype=np.float64)
-    return ListedTables(forward, known, held, batches, each, sizes, texts)
+    for table in tables:
+        item = table.reader
+        text = item("popularity", of_all)
+        if text not in _UNIFORM and not locality.is_popularity(str(text)):
+            usable = False
+        if item("tier"):
+            tiered = True
+        sizes.append((item("rows"), item("dim"), item("pooling")))
+        texts.append(text)
+    return (usable, tiered), sizes, texts
 
 
 def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:

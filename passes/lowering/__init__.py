@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         SCRATCHES,
         STREAM_WAIT,
         WORK_WAIT,
+        Settings,
         blas_workspace_bytes,
         dtype_name,
         scratch_bytes,
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.inductor import FuseKernels
     from perfc.passes.lowering.launch_graph import fused_nodes
     from perfc.passes.lowering.lower_kernels import LowerKernels
+    from perfc.passes.lowering.many_sites import (
+        ManyKernels,
+        ManySites,
+        Noted,
+        Repeated,
+    )
+    from perfc.passes.lowering.recipe import RECIPES, Recipe, recipe_of
 else:
     __getattr__ = door(
         __name__,
@@ -36,6 +44,7 @@ else:
                 "SCRATCH",
                 "SCRATCHES",
                 "STREAM_WAIT",
+                "Settings",
                 "WORK_WAIT",
                 "blas_workspace_bytes",
                 "dtype_name",
@@ -45,6 +54,8 @@ else:
             "inductor": ("FuseKernels",),
             "launch_graph": ("fused_nodes",),
             "lower_kernels": ("LowerKernels",),
+            "many_sites": ("ManyKernels", "ManySites", "Noted", "Repeated"),
+            "recipe": ("RECIPES", "Recipe", "recipe_of"),
         },
     )
 
@@ -52,6 +63,7 @@ __all__ = [
     "EVENT_RECORD",
     "MEMSET",
     "PARTS",
+    "RECIPES",
     "SCRATCH",
     "SCRATCHES",
     "STREAM_WAIT",
@@ -60,8 +72,15 @@ __all__ = [
     "FuseKernels",
     "FuseOps",
     "LowerKernels",
+    "ManyKernels",
+    "ManySites",
+    "Noted",
+    "Recipe",
+    "Repeated",
+    "Settings",
     "blas_workspace_bytes",
     "dtype_name",
     "fused_nodes",
+    "recipe_of",
     "scratch_bytes",
 ]

@@ -25,7 +25,7 @@ from perfc.passes.graphs import (
 )
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
-from perfc.passes.lowering.recipe import Binding, Lowered, Recipe, SiteKey, Slot
+from perfc.passes.lowering.recipe import COPY, Binding, Lowered, Recipe, SiteKey, Slot
 
 THREAD = "main"
 STREAM = "compute"
@@ -90,9 +90,7 @@ class Lowering:
             slot = self._slot(value)
             if slot not in self._copies:
                 launch = self.binding.copy_kernel(slot)
-                self._copies[slot] = (
-                    self._interned("aten::to", (launch,)) if launch else None
-                )
+                self._copies[slot] = self._interned(COPY, (launch,)) if launch else None
             copy = self._copies[slot]
             if copy is not None:
                 self._emit(copy, value.name)

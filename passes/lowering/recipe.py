@@ -9,8 +9,9 @@ puts them into the launch graph that it has.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -28,6 +29,12 @@ from perfc.passes.lowering.eager import (
     eager_launches,
     input_launch,
 )
+
+Tasks: TypeAlias = tuple[str, tuple[object, ...], tuple[Layout, ...]]
+"""Name of an op for the host, its calls and tasks, and how its results lie."""
+
+COPY = "aten::to"
+"""Name of the copy of an input."""
 
 Slot: TypeAlias = Tensor
 """What is known of a value at every size: a tensor whose type may have symbols."""
@@ -79,15 +86,15 @@ class Binding:
 
     def copy_kernel(self, slot: Slot) -> Launch | None:
         """Return the copy of an input, or None if there is nothing to copy."""
-        type_ = self.type(slot.type)
-        found = self._copies.get(type_)
+        found = self._copies.get(slot.type)
         if found is None:
-            nbytes = int(type_.nbytes)
+            type_ = self.type(slot.type)
+            nbytes = type_.nbytes
             if type_.space is not MemorySpace.DEVICE or not nbytes:
                 return None
             dtype = dtype_name(type_.dtype)
             found = input_launch(nbytes, dtype, self.settings.inputs)
-            self._copies[type_] = found
+            self._copies[slot.type] = found
         return found
 
     def eager(self, key: SiteKey) -> Eager:
@@ -132,15 +139,18 @@ class Lowered:
     kernels: tuple[int, ...] = ()
     layouts: tuple[Layout, ...] = ()
 
-    def same_tasks(self, launches: Sequence[Launch]) -> bool:
-        """Whether *launches* are the same calls and tasks, kernels apart."""
-        if len(launches) != len(self.launches):
-            return False
-        return all(
-            (a.call, a.kind, a.detail, a.waits, a.op)
-            == (b.call, b.kind, b.detail, b.waits, b.op)
-            for a, b in zip(launches, self.launches, strict=True)
-        )
+    @functools.cached_property
+    def own_tasks(self) -> Tasks:
+        """Its name, calls and tasks, and layouts: all but its kernels."""
+        return self.tasks(self.name, self.launches, self.layouts)
+
+    @staticmethod
+    def tasks(
+        name: str, launches: Sequence[Launch], layouts: tuple[Layout, ...]
+    ) -> Tasks:
+        """Return all of what a site becomes but its kernels."""
+        each = [(a.call, a.kind, a.detail, a.waits, a.op) for a in launches]
+        return name, tuple(each), layouts
 
 
 @attrs.frozen(eq=False)
@@ -183,7 +193,7 @@ class Recipe:
             launch = binding.copy_kernel(slot)
             if (launch is None) != (copy is None):
                 return False
-            if launch and copy and not _note(found, copy, (launch,)):
+            if launch and copy and not _note(found, copy, Eager(COPY, (launch,))):
                 return False
         return True
 
@@ -191,9 +201,7 @@ class Recipe:
         """Note the sites' kernels; False if one launches something else."""
         for key, lowered in self.sites.items():
             eager = binding.eager(key)
-            if eager.name != lowered.name or eager.layouts != lowered.layouts:
-                return False
-            if not _note(found, lowered, eager.launches):
+            if not _note(found, lowered, eager):
                 return False
         return True
 
@@ -204,17 +212,33 @@ def _any_alike(kernels: Sequence[Kernel]) -> bool:
     return len(works) < len(kernels) and len(set(kernels)) < len(kernels)
 
 
-def _note(
-    found: dict[int, Kernel], lowered: Lowered, launches: Sequence[Launch]
-) -> bool:
+def _note(found: dict[int, Kernel], lowered: Lowered, eager: Eager) -> bool:
     """Note the new kernels; False if tasks differ, or two kernels want one place."""
-    if not lowered.same_tasks(launches):
+    tasks = lowered.tasks(eager.name, eager.launches, eager.layouts)
+    if tasks != lowered.own_tasks:
         return False
-    for launch, index in zip(launches, lowered.kernels, strict=True):
+    for launch, index in zip(eager.launches, lowered.kernels, strict=True):
         kernel = found.setdefault(index, launch.kernel)
         if kernel is not launch.kernel and kernel != launch.kernel:
             return False
     return True
+
+
+def recipe_of(
+    known: Mapping[object, Recipe], graph: LaunchGraph
+) -> tuple[Settings, Recipe]:
+    """Return the recipe that a launch graph was made by, and the settings it has.
+
+    Args:
+        known: `RECIPES` of the op graph.
+        graph: What `lower-kernels` has just made of that.
+
+    """
+    for key, recipe in known.items():
+        if recipe.graph is graph.structure:
+            return cast("tuple[object, Settings]", key)[1], recipe
+    msg = f"{graph} was made by no recipe"
+    raise LookupError(msg)
 
 
 RECIPES: AnnotationKey[Mapping[object, Recipe]] = AnnotationKey(

@@ -8,7 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.models.again import Again
-    from perfc.tools.models.binding import Dimensions
+    from perfc.tools.models.binding import Dimensions, bind_dimensions
     from perfc.tools.models.model import (
         Change,
         Model,
@@ -41,7 +41,7 @@ else:
         __name__,
         {
             "again": ("Again",),
-            "binding": ("Dimensions",),
+            "binding": ("Dimensions", "bind_dimensions"),
             "model": ("Change", "Model", "load", "load_request", "prepare"),
             "module_names": ("common_name", "common_place"),
             "onnx_export": ("export_onnx",),
@@ -72,6 +72,7 @@ __all__ = [
     "Dimensions",
     "Model",
     "OnnxModel",
+    "bind_dimensions",
     "check_mode",
     "check_ranks",
     "check_recorded",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -14,10 +14,12 @@ from perfc.ir import Diagnostic, Kernel, UsageError
 from perfc.ir.support import Level, paused_collector
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.timing import Amount, Lag, solve_columns
-from perfc.tools.given import closest
+from perfc.tools.given import MAX_DIM, closest
 from perfc.tools.oracle import edits
-from perfc.tools.oracle.columns import Columns, edits_of
+from perfc.tools.oracle.columns import Columns, edits_of, is_size
+from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.host_fields import HOST_FIELDS, HostFields
+from perfc.tools.oracle.many_sizes import FEWEST, ManySizes
 from perfc.tools.oracle.places import Unit
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
@@ -41,7 +43,9 @@ WANTED: Mapping[str, Callable[[Report], float]] = {
 """What a batch answers, and where a report has it."""
 
 _CHUNK = 256
-"""Settings that are lowered before their kernels are priced together."""
+"""Settings that are lowered one by one before their kernels are priced together."""
+_SIZES = 2048
+"""Sizes that are looked at together."""
 
 
 class Answers(dict[str, Floats]):
@@ -117,20 +121,77 @@ class _Asking:
         settings, which = rest.distinct()
         order = np.argsort(which, kind="stable")
         bounds = np.searchsorted(which[order], np.arange(len(settings) + 1))
-        for first in range(0, len(settings), _CHUNK):
-            states = self._states(settings[first : first + _CHUNK])
-            groups: dict[int, list[int]] = {}
-            for at, state in enumerate(states):
-                step = state.setting.step
-                key = -1 - at if step.shares else id(step.network)
-                groups.setdefault(key, []).append(at)
-            for members in groups.values():
-                rows = [
-                    order[slice(*bounds[[first + m, first + m + 1]])] for m in members
-                ]
-                chosen = [states[m] for m in members]
-                self._solve(chosen, rows, host, found)
+        for family in self._families(settings):
+            rows = [order[bounds[m] : bounds[m + 1]] for m in family.members]
+            try:
+                self._solve(family, rows, host, found)
+            except _ProportionsVaryError:
+                own = [settings[m] for m in family.members]
+                for state, of_one in zip(self._states(own), rows, strict=True):
+                    alone = Family.of_states([state], [0])
+                    self._solve(alone, [of_one], host, found)
         return found * 1e6
+
+    def _families(self, settings: Sequence[Mapping[str, Any]]) -> Iterator[Family]:
+        """Yield the settings by their tasks: of many sizes together, where they can."""
+        groups: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+        for number, setting in enumerate(settings):
+            rest = [(n, value) for n, value in setting.items() if not is_size(n)]
+            groups.setdefault(tuple(rest), []).append(number)
+        apart: list[int] = []
+        for others, numbers in groups.items():
+            if len(numbers) < FEWEST:
+                apart += numbers
+                continue
+            for first in range(0, len(numbers), _SIZES):
+                members = numbers[first : first + _SIZES]
+                chosen = [settings[number] for number in members]
+                together, left = self._together(dict(others), chosen)
+                for family in together:
+                    of_all = [members[m] for m in family.members]
+                    yield attrs.evolve(family, members=of_all)
+                apart += [members[m] for m in left]
+        apart.sort()
+        for first in range(0, len(apart), _CHUNK):
+            chunk = apart[first : first + _CHUNK]
+            yield from self._apart([settings[number] for number in chunk], chunk)
+
+    def _together(
+        self, others: Mapping[str, Any], settings: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Family], list[int]]:
+        """Return families of the settings of many sizes, and which are in none."""
+        every = list(range(len(settings)))
+        sizes = {
+            name: np.array([setting[name] for setting in settings])
+            for name in settings[0]
+            if is_size(name)
+        }
+        if not sizes or not all(map(_are_sizes, sizes.values())):
+            return [], every  # what is no size raises, one by one
+        base = self.state.setting
+        for edit in edits_of(others):
+            assert not isinstance(edit, edits.Duration)  # noqa: S101 - for types
+            base = base.after(edit)
+        many = ManySizes(self.state, base, sizes)
+        found = many.families()
+        self.remarks += [
+            Diagnostic(Level.NOTE, "one-by-one", remark) for remark in many.remarks
+        ]
+        return found
+
+    def _apart(
+        self, settings: Sequence[Mapping[str, Any]], members: Sequence[int]
+    ) -> Iterator[Family]:
+        """Yield the settings, lowered one by one, by their network."""
+        states = self._states(settings)
+        groups: dict[int, list[int]] = {}
+        for at, state in enumerate(states):
+            step = state.setting.step
+            key = -1 - at if step.shares else id(step.network)
+            groups.setdefault(key, []).append(at)
+        for own in groups.values():
+            chosen = [states[at] for at in own]
+            yield Family.of_states(chosen, [members[at] for at in own])
 
     def _split(self) -> tuple[HostFields, Columns]:
         """Part the fields that are columns of numbers from those that are settings."""
@@ -159,38 +220,37 @@ class _Asking:
 
     def _solve(
         self,
-        states: Sequence[State],
+        family: Family,
         rows: Sequence[Indices],
         host: HostFields,
         found: Floats,
     ) -> None:
-        """Find the times of the configurations of states that have one network."""
-        if states[0].setting.step.shares:
+        """Find the times of the configurations of settings that have one network.
+
+        Raises:
+            _ProportionsVaryError: they have to be solved one by one.
+
+        """
+        state = family.state
+        if state.setting.step.shares:
             self._remark("tasks slow each other down (contention)")
-            self._one_by_one(states, rows, host, found)
+            self._one_by_one(state, rows[0], host, found)
             return
         members = np.concatenate(rows)
         try:
-            found[members] = _Solving(states, rows, host, self.columns).times_s()
+            found[members] = _Solving(family, rows, host, self.columns).times_s()
         except _ProportionsVaryError:
-            if len(states) == 1:
-                self._remark("a node of several tasks has parts that vary apart")
-                self._one_by_one(states, rows, host, found)
-                return
-            for state, own in zip(states, rows, strict=True):
-                self._solve([state], [own], host, found)
+            if len(family.states) != 1:
+                raise
+            self._remark("a node of several tasks has parts that vary apart")
+            self._one_by_one(state, rows[0], host, found)
 
     def _one_by_one(
-        self,
-        states: Sequence[State],
-        rows: Sequence[Indices],
-        host: HostFields,
-        found: Floats,
+        self, state: State, rows: Indices, host: HostFields, found: Floats
     ) -> None:
-        for state, members in zip(states, rows, strict=True):
-            for configuration in members.tolist():
-                asked = self._asked(configuration, host)
-                found[configuration] = state.after(asked).time_s
+        for configuration in rows.tolist():
+            asked = self._asked(configuration, host)
+            found[configuration] = state.after(asked).time_s
 
     def _asked(self, configuration: int, host: HostFields) -> list[edits.Edit]:
         """Return the edits of one configuration that are no setting."""
@@ -230,6 +290,10 @@ class _Asking:
         self.remarks.append(Diagnostic(Level.NOTE, "one-by-one", message))
 
 
+def _are_sizes(values: NDArray[Any]) -> bool:
+    return values.dtype.kind == "i" and 1 <= values.min() <= values.max() <= MAX_DIM
+
+
 def _price_together(settings: Sequence[Setting]) -> None:
     """Lower settings, and price the kernels of all for each target in one table."""
     if len(settings) == 1:
@@ -248,17 +312,17 @@ def _price_together(settings: Sequence[Setting]) -> None:
 
 @attrs.frozen(eq=False)
 class _Solving:
-    """Configurations of states that have one network.
+    """Configurations of settings that have one network.
 
     Attributes:
-        states: The states.
+        family: The settings.
         rows: Configurations of each.
         host: Columns of constants of the target.
         given: The columns of the batch.
 
     """
 
-    states: Sequence[State]
+    family: Family
     rows: Sequence[Indices]
     host: HostFields
     given: Columns
@@ -266,14 +330,14 @@ class _Solving:
 
     def times_s(self) -> Floats:
         """Return the time under each configuration, in the order of the rows."""
-        step = self.states[0].setting.step
+        state = self.family.state
+        step = state.setting.step
         members = np.concatenate(self.rows)
         seconds = self._seconds()
         first = len(self._columns)
         for values in self.host.columns.values():
             self._add(values, members)
-        stated = frozenset(self.states[0].stated)
-        seconds = self.host.seconds(step, seconds, stated, first)
+        seconds = self.host.seconds(step, seconds, frozenset(state.stated), first)
         for column in self.given.durations:
             number = self._add(column.values, members)
             for unit in step.places.units(column.where):
@@ -298,28 +362,25 @@ class _Solving:
         return len(self._columns) - 1
 
     def _seconds(self) -> list[Lag]:
-        """Return the seconds of each place: a number, or a column if states differ."""
-        if len(self.states) == 1:
-            return [*self.states[0].seconds]
-        table = np.array([state.seconds for state in self.states]).T
-        state = np.repeat(np.arange(len(self.rows)), list(map(len, self.rows)))
-        known: dict[bytes, int] = {}
+        """Return the seconds of each place: a number, or a column if members differ."""
+        counts = [*map(len, self.rows)]
+        member = np.repeat(np.arange(len(counts)), counts)
+        known: dict[int, int] = {}
         made: list[Lag] = []
-        varies = (table != table[:, :1]).any(axis=1)
-        for own, differs in zip(table, varies.tolist(), strict=True):
-            if not differs:
-                made.append(float(own[0]))
+        for own in self.family.seconds:
+            if not isinstance(own, np.ndarray):
+                made.append(own)
                 continue
-            number = known.get(key := own.tobytes())
+            number = known.get(id(own))
             if number is None:
-                number = known[key] = len(self._columns)
-                self._columns.append(own if len(own) == len(state) else own[state])
+                number = known[id(own)] = len(self._columns)
+                self._columns.append(own if len(own) == len(member) else own[member])
             made.append(Amount(1.0, (number,)))
         return made
 
     def _time(self, seconds: list[Lag], unit: Unit, column: int, *, sets: bool) -> None:
         """Time the tasks of a node by a column."""
-        places = self.states[0].setting.step.network.places
+        places = self.family.state.setting.step.network.places
         own = [places[task] for task in unit]
         now = [seconds[place] for place in own]
         amounts = [s if isinstance(s, Amount) else Amount(s) for s in now]

@@ -17,7 +17,7 @@ from perfc.tools.oracle import edits
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]
 
-_DIM, _US, _FACTOR = "dim:", "us:", "factor:"
+DIM, _US, _FACTOR = "dim:", "us:", "factor:"
 _WORDS = ("batch", "dtype")
 _EXPECTED = (
     "expected batch, dtype, dim:NAME, a field of a target as gpu.memory_gb_per_s, "
@@ -115,21 +115,36 @@ def edits_of(setting: Mapping[str, Any]) -> list[edits.Edit]:
         made.append(edits.Target(**fields))
     if "dtype" in setting:
         made.append(edits.Dtype("*", setting["dtype"]))
-    dims = {
-        name.removeprefix(_DIM): value
-        for name, value in setting.items()
-        if name.startswith(_DIM)
-    }
-    if dims or "batch" in setting:
-        made.append(edits.Bind(setting.get("batch"), dims))
+    if any(map(is_size, setting)):
+        made.append(bind_of(setting))
     return made
+
+
+def is_size(name: str) -> bool:
+    """Whether a column of settings is of sizes."""
+    return name == "batch" or name.startswith(DIM)
+
+
+def bind_of(setting: Mapping[str, Any]) -> edits.Bind:
+    """Return the edit to the sizes of a setting.
+
+    Raises:
+        UsageError: a value means nothing.
+
+    """
+    dims = {
+        name.removeprefix(DIM): value
+        for name, value in setting.items()
+        if name.startswith(DIM)
+    }
+    return edits.Bind(setting.get("batch"), dims)
 
 
 def _name(name: object) -> str:
     known = isinstance(name, str) and (
         name in _WORDS
         or name in FIELDS
-        or any(name.startswith(p) and name != p for p in (_DIM, _US, _FACTOR))
+        or any(name.startswith(p) and name != p for p in (DIM, _US, _FACTOR))
     )
     if not known:
         hint = closest(str(name), [*_WORDS, *FIELDS])

@@ -110,8 +110,9 @@ class Oracle:
     ) -> Answers:
         """Return times, and more, of an iteration under many configurations.
 
-        Settings that differ are lowered and priced once each; the schedule is solved
-        for all configurations together. Durations are made after settings, in order.
+        Settings that differ are lowered and priced once each, sizes all together; the
+        schedule is solved for all configurations together. Durations are made after
+        settings, in order.
 
         Args:
             columns: Arrays of one value a configuration, or one value for all, by

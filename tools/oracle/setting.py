@@ -14,7 +14,7 @@ from perfc.ir import PerfcError, UsageError
 from perfc.passes import Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
-from perfc.passes.lowering import FuseOps
+from perfc.passes.lowering import FuseOps, Recipe, Settings
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
 from perfc.passes.precision import ConvertDtype
@@ -22,7 +22,7 @@ from perfc.tools.analysis import check_run
 from perfc.tools.models import Model, conversions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.memory import Memory, remembered
-from perfc.tools.oracle.step import Step
+from perfc.tools.oracle.step import Step, recipes_of
 from perfc.tools.request import TRAINING, Request
 from perfc.tools.run import Run
 
@@ -129,6 +129,11 @@ class Setting:
             source = target
         sizes = Sizes.of(run.model, request)
         return cls(run, sizes, source, overrides, Memory())
+
+    lowered: list[Lowered] = attrs.field(
+        factory=list["Lowered"], init=False, repr=False
+    )
+    """It at other sizes, each of other tasks."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what was worked out."""
@@ -318,6 +323,43 @@ class Setting:
         run = attrs.evolve(self.run, model=made)
         check_run(made, run.runtime, run.target)
         return attrs.evolve(self, run=run, anew=f"{p.name} changes the graph")
+
+
+@attrs.frozen(eq=False)
+class Lowered:
+    """A setting, and how its graphs were lowered.
+
+    Attributes:
+        setting: The setting, whose step has the tasks of the recipes.
+        recipes: Of each rank class, with what was assumed.
+
+    """
+
+    setting: Setting
+    recipes: Sequence[tuple[Settings, Recipe]]
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its graphs are as they were lowered."""
+        classes = self.setting.run.model.program.classes
+        pairs = zip(classes, self.recipes, strict=True)
+        return all(
+            rank.ops is not None and rank.ops.version == recipe.version
+            for rank, (_, recipe) in pairs
+        )
+
+    @classmethod
+    def of(cls, setting: Setting) -> Lowered:
+        """Lower a setting, by recipes of which nobody else may have made its step.
+
+        Raises:
+            PerfcError: as `perfc.analyze` does.
+
+        """
+        launches, recipes = recipes_of(setting.run)
+        made = attrs.evolve(setting)
+        made.keep(Step.priced(setting.run, setting.memory, launches))
+        return cls(made, recipes)
 
 
 def _place_of_fusion(passes: Sequence[Pass]) -> int:

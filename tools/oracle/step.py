@@ -13,12 +13,14 @@ from perfc.passes import Pass
 from perfc.passes.facts import (
     HOSTED,
     KERNEL_COST,
+    LAUNCHES,
     SCHEDULE,
     SUSTAINED,
     HostedLaunches,
     Schedule,
 )
 from perfc.passes.kinds import is_a
+from perfc.passes.lowering import RECIPES, Recipe, Settings, recipe_of
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
     TIMELINE,
@@ -229,6 +231,26 @@ def lowered(run: Run) -> Analysis:
     """
     _schedule_of(run.passes)
     return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
+
+
+def recipes_of(run: Run) -> tuple[Analysis, list[tuple[Settings, Recipe]]]:
+    """Return the launches of a run, and how each of its graphs was lowered.
+
+    The first pass is `lower-kernels`, and each rank class has an op graph.
+
+    Raises:
+        PerfcError: a pass refuses the model.
+
+    """
+    begun = attrs.evolve(run, passes=run.passes[:1]).ran()
+    recipes: list[tuple[Settings, Recipe]] = []
+    graphs = begun.get(LAUNCHES)
+    for rank, graph in zip(begun.program.classes, graphs, strict=True):
+        assert rank.ops is not None  # noqa: S101 - for types
+        known = begun.annotations.table(RECIPES, None)[rank.ops]
+        recipes.append(recipe_of(known, graph))
+    rest = run.passes[1 : _first(run)]
+    return (run.went_on(rest, begun) if rest else begun), recipes
 
 
 def _first(run: Run) -> int:

@@ -63,7 +63,7 @@ def _prelu_backward(site: Site) -> Eager:
         **dict(zip(("rows", "cols"), rows_and_columns(out.shape), strict=True)),
         "kind": "prelu_backward",
         "tensor_inputs": 2,
-        "bytes": int(site.work.bytes_read + site.work.bytes_written),
+        "bytes": math.trunc(site.work.bytes_read + site.work.bytes_written),
     }
     launch = vector_launch("elementwise", out.type.dtype, params, site.work)
     return Eager("aten::_prelu_kernel_backward", (launch,))

@@ -87,7 +87,7 @@ def _bytes(site: Site) -> int:
     of other sizes, the rank that sends or receives most decides.
     """
     sent = sum(operand.nbytes for operand in site.operands)
-    received = sum(int(result.nbytes) for result in site.results)
+    received = sum(result.nbytes for result in site.results)
     return site.attributes.integer("bytes", max(sent, received))
 
 

@@ -33,4 +33,4 @@ def eager_launches(site: Site) -> Eager:
 
 
 def _numels(site: Site) -> list[int]:
-    return [int(result.numel) for result in site.results]
+    return [result.numel for result in site.results]

@@ -129,7 +129,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return int(self.type.nbytes)
+        return cast("int", self.type.nbytes)
 
     @property
     def contiguous(self) -> bool:
@@ -441,7 +441,7 @@ def unmodelled_launch(name: str, site: Site) -> Launch:
     work = Work(
         site.attributes.integer("flops", 0),
         sum(operand.nbytes for operand in site.operands),
-        sum(int(result.nbytes) for result in site.results),
+        sum(result.nbytes for result in site.results),
     )
     if dtype is None:
         return Launch(Kernel(name, "fp32", "fp32", EMPTY, work, known=False))

@@ -8,6 +8,7 @@ left out: `mul(x)` is a product with a number.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -87,6 +88,6 @@ def _elementwise(name: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, Eager
     if name in BUILTIN_OPS:
         padded = (types * _PAIR)[:_PAIR]
         work = BUILTIN_OPS[name].work(EMPTY, padded, [out.type])
-        flops = int(work.flops)
+        flops = math.trunc(work.flops)
     launch = elementwise_launch(name, operands, out, flops)
     return out, Eager(f"aten::{name}", (launch,))

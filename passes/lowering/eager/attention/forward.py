@@ -12,6 +12,7 @@ packages of their own do; where that one cannot run, it is what PyTorch takes un
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -194,7 +195,7 @@ def _rotary(site: Site) -> Eager:
         "rows": rows,
         "cols": columns,
         "tensor_inputs": 1,
-        "bytes": int(site.work.bytes),
+        "bytes": math.trunc(site.work.bytes),
     }
     launch = vector_launch("elementwise", x.type.dtype, params, site.work)
     return Eager("rotary", (launch,), (x.layout,))

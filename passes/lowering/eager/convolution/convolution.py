@@ -49,7 +49,7 @@ def _conv(site: Site) -> Eager:
     axes = x.type.rank - 2
     fused = site.attributes.get("dtype") is not None or site.settings.on_cpu
     conv = Convolution(site, contiguous(x), contiguous(weight), site.out)
-    flops = int(site.work.flops)
+    flops = math.trunc(site.work.flops)
     launches = [
         *made_contiguous((x, weight)),
         *_asymmetric_padding(conv),
@@ -83,7 +83,7 @@ def _conv_transpose(site: Site) -> Eager:
     axes = x.type.rank - 2
     conv = Convolution(site, site.out, contiguous(weight), contiguous(x))
     launches = [*made_contiguous((x, weight))]
-    launches += conv.launches(DATA, int(site.work.flops))
+    launches += conv.launches(DATA, math.trunc(site.work.flops))
     if len(site.operands) > _BIAS:
         launches.append(_add_bias(site))
     return Eager(f"aten::conv_transpose{axes}d", tuple(launches))

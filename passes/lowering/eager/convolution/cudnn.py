@@ -24,6 +24,7 @@ A buffer that no kernel beside the GEMM fills is not seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import attrs
@@ -230,7 +231,9 @@ class Convolution:
         if beside := (*before, *after):
             params["algorithm"] = algorithm
             params["beside"] = len(beside)
-            params["beside_bytes"] = sum(int(b.kernel.work.bytes) for b in beside)
+            params["beside_bytes"] = sum(
+                math.trunc(b.kernel.work.bytes) for b in beside
+            )
         return [*before, self._gemm(params, work), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -275,7 +278,8 @@ class Convolution:
         read, written = 0, _OFFSETS_BYTES
         if step.tensor >= 0:
             moved = tensors[step.tensor].nbytes
-            read, written = int(step.read * moved), int(step.written * moved)
+            read = math.trunc(step.read * moved)
+            written = math.trunc(step.written * moved)
         params: dict[str, AttrValue] = {
             "kind": step.kind,
             "rows": 1,

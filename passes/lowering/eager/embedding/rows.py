@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import cast
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.costmodels import locality
+from perfc.costmodels.kernels import Many, many_of
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.passes.lowering.eager.reductions import INDEX_BYTES
@@ -24,19 +27,39 @@ PADDING = "padding_index"
 """The attribute that names the row which gets no gradient; negative for none."""
 
 
-@functools.lru_cache(maxsize=4096)
 def distinct(rows: int, lookups: int, popularity: str = "") -> int:
     """Return how many of *rows* rows are looked up at all, on average.
 
     At most there are as many as rows, and as lookups. Equally popular ones, unless
     *popularity* says how they spread.
     """
+    if (each := many_of(lookups)) is not None:
+        return _distinct_of_many(rows, each, popularity)
+    return _distinct(rows, lookups, popularity)
+
+
+@functools.lru_cache(maxsize=4096)
+def _distinct(rows: int, lookups: int, popularity: str) -> int:
     if popularity and locality.is_popularity(popularity):
         spread = locality.parse_popularity(popularity)
         return math.ceil(locality.unique_row_count(spread, max(rows, 1), lookups))
     sizes = np.array([float(max(rows, 1))]), np.array([float(lookups)])
     found = locality.distinct_rows(*sizes)
     return math.ceil(float(found[0]))
+
+
+def _distinct_of_many(rows: int, lookups: Many, popularity: str) -> int:
+    """Count the rows looked up, for each of many numbers of lookups."""
+
+    def each(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        if popularity:
+            listed: list[int] = numbers.tolist()
+            return np.array([_distinct(rows, number, popularity) for number in listed])
+        table = np.full(len(numbers), float(max(rows, 1)))
+        found = locality.distinct_rows(table, numbers.astype(np.float64))
+        return np.ceil(found).astype(np.int64)
+
+    return cast("int", lookups.each(each))
 
 
 @attrs.frozen
@@ -116,7 +139,7 @@ def _described(table: Record, lookups: int, batch: int) -> Record:
     if "pooling" in table:
         return table
     mean = lookups / batch if batch else 0.0
-    return table.updated(pooling=int(mean) if mean.is_integer() else mean)
+    return table.updated(pooling=math.trunc(mean) if mean.is_integer() else mean)
 
 
 def rows_of(dtype: DType, rows: int, dim: int) -> Tensor:

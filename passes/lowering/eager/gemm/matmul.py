@@ -147,7 +147,7 @@ def _joined_parts(site: Site, shape: tuple[int, int], parts: int) -> Launch:
 def _with_beside(gemm: Launch, beside: Launch) -> Launch:
     """Say what was launched beside: measured rows are of both together."""
     params = gemm.kernel.params.updated(
-        beside=1, beside_bytes=int(beside.kernel.work.bytes)
+        beside=1, beside_bytes=math.trunc(beside.kernel.work.bytes)
     )
     return attrs.evolve(gemm, kernel=attrs.evolve(gemm.kernel, params=params))
 

@@ -8,6 +8,7 @@ On a CPU the gates are ops of their own, on parts of the GEMMs (`GRUCell` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -53,7 +54,7 @@ def _fused(site: Site, name: str) -> Eager:
         "rows": rows,
         "cols": columns,
         "tensor_inputs": len(site.operands),
-        "bytes": int(work.bytes_read + work.bytes_written),
+        "bytes": math.trunc(work.bytes_read + work.bytes_written),
     }
     launch = vector_launch("elementwise", state.dtype, params, work)
     return Eager(f"aten::{name}", (launch,))

@@ -103,7 +103,7 @@ def _moved_rows(name: str) -> Rule:
 
 def _topk(site: Site) -> Eager:
     """A radix select, then a sort of what is left."""
-    kept = sum(int(result.nbytes) for result in site.results)
+    kept = sum(result.nbytes for result in site.results)
     passes = max(1, math.ceil(math.log2(max(2, site.out.numel))))
     sort = Work(passes * site.out.numel, kept, kept)
     x = site.operands[0]

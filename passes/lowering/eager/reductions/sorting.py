@@ -71,7 +71,7 @@ def arange(items: int) -> Launch:
 
 def key_bits(keys: int) -> int:
     """Return how many bits a key below *keys* has."""
-    return max(1, int(keys).bit_length())
+    return max(1, keys.bit_length())
 
 
 def radix_sort(
