@@ -291,7 +291,8 @@ def tiers_in(names: Iterable[str]) -> list[str]:
 
 def is_possible(name: str, value: object) -> bool:
     """Whether a field of a sheet can have a value."""
-    return FIELDS[name].complaint(value) is None
+    field = field_of(name)
+    return field is not None and field.complaint(value) is None
 
 
 OPTIONAL_SECTIONS = frozenset(

@@ -86,16 +86,18 @@ def with_target(document: Table, where: str) -> Table:
     gpu = base.get("name", document[TARGET])
     both = {key: _beside(key, base, document, where) for key in _BESIDE}
     beside = {key: table for key, table in both.items() if table is not None}
-    head = {"aliases": [], **document, **beside, TARGET: gpu}
-    return {**base, **head, "sources": sources}
+    no_aliases: list[str] = []
+    head = {**base, "aliases": no_aliases, **document, **beside}
+    return {**head, TARGET: gpu, "sources": sources}
 
 
 def _beside(key: str, base: Table, document: Table, where: str) -> object:
     """Return a section of a node: its GPU's fields, and those that the system adds."""
-    theirs, ours = base.get(key), document.get(key)
-    if not isinstance(theirs, dict) or not isinstance(ours, dict):
-        return theirs if ours is None else ours
-    of_gpu, of_node = cast("Table", theirs), cast("Table", ours)
+    if key not in base or not isinstance(document.get(key), dict):
+        return document.get(key, base.get(key))
+    if not isinstance(base[key], dict):
+        return base[key]
+    of_gpu, of_node = (cast("Table", sheet[key]) for sheet in (base, document))
     taken = sorted(of_gpu.keys() & of_node.keys())
     if taken:
         message = (

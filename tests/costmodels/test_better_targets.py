@@ -66,11 +66,14 @@ kernels = st.one_of(
 
 
 def numeric_fields(target: Target) -> list[str]:
-    """Return the fields that are numbers and that a prediction reads."""
+    """Return the fields that are numbers and that a prediction may read.
+
+    No price of a kernel knows tiers.
+    """
     return [
         name
         for name, value in target.fields.items()
-        if not isinstance(value, str) and FIELDS[name].section != "price"
+        if not isinstance(value, str) and name in FIELDS and name != "price.usd"
     ]
 
 

@@ -75,9 +75,9 @@ def targets(ctx: click.Context, *, presets: bool) -> None:
     titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
     print_line()
     print_line(columns_text([titles, *_usable(_system_row, system_names())]))
-    titles = ("memory", "capacity", "reads of", "reads a second", "latency", "rate")
+    of_memories = ("memory", "capacity", "reads of", "a second", "latency", "rate")
     print_line()
-    print_line(columns_text([titles, *_usable(_memory_row, memory_names())]))
+    print_line(columns_text([of_memories, *_usable(_memory_row, memory_names())]))
 
 
 def _target_row(name: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -220,9 +220,7 @@ def test_memory_aliases_are_those_of_the_sheets() -> None:
 
 
 def _aliases(name: str) -> list[str]:
-    aliases = memory_sheet(name)["aliases"]
-    assert isinstance(aliases, list)
-    return aliases
+    return cast("list[str]", memory_sheet(name)["aliases"])
 
 
 def test_what_is_only_recalled_says_so() -> None:
