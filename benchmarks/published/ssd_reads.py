@@ -25,7 +25,7 @@ from perfc.fitting.errors import errors_of
 
 MEMORIES = {"p4800x-375g": "optane-p4800x", "p3700-800g": "p3700-800g"}
 BYTES_OF_A_NUMBER = 2
-"""Of bf16 and fp16."""
+"""Size of bf16 and fp16."""
 
 Row = Mapping[str, str]
 

@@ -16,7 +16,7 @@ class HostResources:
     sockets: int
     cores_per_socket: int
     dram_bytes: float
-    """Of all sockets, as is `dram_bytes_per_s`."""
+    """Capacity of all sockets, whose rate is `dram_bytes_per_s`."""
     dram_bytes_per_s: float
     """Nominal rate of all channels."""
     inter_socket_bytes_per_s: float = math.inf
@@ -24,13 +24,13 @@ class HostResources:
     ranks_per_uplink: int = 1
     """GPUs behind one switch, which share its way to the host."""
     uplink_bytes_per_s: float = math.inf
-    """That way, one direction; without end where each GPU has its own link alone."""
+    """Rate of that way, one direction; without end where GPUs have their own alone."""
     cpu: str = ""
     """The target that prices work on its cores; empty where the sheet names none."""
 
     @property
     def cores(self) -> int:
-        """Of all sockets."""
+        """Cores of all sockets."""
         return self.sockets * self.cores_per_socket
 
     @property
@@ -49,7 +49,7 @@ class NodePower:
     node_watts: float | None = None
     node_idle_watts: float | None = None
     host_watts: float | None = None
-    """Of all that is no accelerator and no tier."""
+    """Watts of all that is no accelerator and no tier."""
     host_idle_watts: float | None = None
 
     def active(self, name: str) -> float:

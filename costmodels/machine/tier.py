@@ -34,11 +34,11 @@ class Tier:
     """Reads of `granularity_bytes` when saturated; of memories without such a limit
     what their bandwidth has room for."""
     writes_per_s: float
-    """The same of writes."""
+    """Writes of `granularity_bytes` when saturated."""
     read_latency_s: float
     """Mean of one read, idle."""
     read_latency_p99_s: float | None = None
-    """That 99 of 100 reads take at most, idle; None where nobody says it."""
+    """What 99 of 100 reads take at most, idle; None where nobody says it."""
     read_bytes_per_s: float
     write_bytes_per_s: float
     knee: float = math.inf

@@ -23,7 +23,7 @@ Fields = Mapping[str, FieldValue]
 
 
 def host_resources(fields: Fields) -> HostResources | None:
-    """Return what a node's host has; None where its sheet does not say it."""
+    """Return the resources of a host; None where its sheet does not say them."""
     if any(name not in fields for name in _TOGETHER):
         return None
     sockets, cores, dram_gb, dram_gb_per_s = (float(fields[n]) for n in _TOGETHER)

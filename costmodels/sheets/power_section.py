@@ -19,7 +19,7 @@ _TOGETHER = (
 _OF_NODE = frozenset(
     {"power.node_w", "power.node_idle_w", "power.host_w", "power.host_idle_w"}
 )
-"""Of a node, not of a board: `host_section.py`."""
+"""Fields of a node, not of a board: `host_section.py`."""
 _PER_FLOP = "power.pj_per_flop"
 _PJ = 1e-12
 

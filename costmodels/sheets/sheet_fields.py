@@ -271,6 +271,8 @@ def fields_of_tier(tier: str) -> Mapping[str, SheetField]:
 def fields_with(tiers: Iterable[str]) -> Mapping[str, SheetField]:
     """Return every field a sheet with these tiers may have, in the order shown."""
     found = [fields_of_tier(tier) for tier in tiers]
+    if not found:
+        return FIELDS
     return {k: f for fields in (FIELDS, *found) for k, f in fields.items()}
 
 
@@ -285,8 +287,9 @@ def field_of(name: str) -> SheetField | None:
 
 def tiers_in(names: Iterable[str]) -> list[str]:
     """Return the tiers that dotted names of fields are of, in their order."""
-    parts = (name.split(".") for name in names)
-    return list(dict.fromkeys(part[1] for part in parts if part[0] == TIERS))
+    begin = f"{TIERS}."
+    ours = (name for name in names if name.startswith(begin))
+    return list(dict.fromkeys(name.split(".")[1] for name in ours))
 
 
 def is_possible(name: str, value: object) -> bool:

@@ -121,7 +121,7 @@ def _dram(resources: HostResources) -> Tier:
 
 
 def _without_commands(granularity: int, bytes_per_s: float) -> dict[str, Any]:
-    """Return what a memory is that bandwidth alone limits."""
+    """Return the fields of a memory that bandwidth alone limits."""
     return {
         "granularity_bytes": granularity,
         "bus_granularity_bytes": granularity,

@@ -49,7 +49,7 @@ def amplification(row_bytes: int, granularity: int, *, padded: bool = False) -> 
 def stored_bytes(
     rows: int, row_bytes: int, granularity: int, *, padded: bool = False
 ) -> int:
-    """Return what rows take of a medium, in bytes: whole blocks."""
+    """Return the bytes of a medium that rows take: whole blocks."""
     if padded:
         return rows * -(-row_bytes // granularity) * granularity
     return -(-rows * row_bytes // granularity) * granularity

@@ -37,7 +37,7 @@ class QueryDemand:
     """Seconds of the whole host, or of its accelerators."""
     dram_bytes: float = 0.0
     block_reads: float = 0.0
-    """Of the tier's medium."""
+    """Reads of the tier's medium."""
     bus_bytes: float = 0.0
     """Over the tier's bus."""
 
@@ -48,7 +48,7 @@ class ReadPlan:
 
     tier: Tier
     share: float = DRIVE_SHARE
-    """Of its reads a second."""
+    """Share of its reads a second."""
     within_s: float = math.inf
     """Latency that a read may have, of the query's latency target."""
     which: str = MEAN
@@ -106,14 +106,14 @@ class HostGroup:
 
     hosts: float
     host_watts: float
-    """Without its tiers; any unit, if all groups have it."""
+    """Power without tiers; in any unit, if all groups have it."""
     tiers: tuple[Tier, ...] = ()
     utilisation: float = 1.0
     """Share of a host that the model has; the rest is of others."""
 
     @property
     def watts(self) -> float:
-        """Of all hosts, with their tiers.
+        """Power of all hosts, with their tiers.
 
         Raises:
             PerfcError: a tier's watts are not known, or no utilisation is left.
@@ -174,7 +174,7 @@ def drive_writes_per_day(tier: Tier, nbytes: float, days: float) -> float:
 
 
 def wear_warning(tier: Tier, nbytes: float, days: float) -> str:
-    """Return what to say of a tier that so many writes wear out; empty if none do."""
+    """Return a warning of a tier that its writes wear out; empty if they do not."""
     written = drive_writes_per_day(tier, nbytes, days)
     if tier.writes_per_day is None or written <= tier.writes_per_day:
         return ""

@@ -82,10 +82,10 @@ class HostLookups:
     lookups: float
     """Rows that are read or updated; an update counts twice: it reads and writes."""
     row_bytes: int
-    """Of one row, with what lies beside it."""
+    """Bytes of one row, with what lies beside it."""
     pooled_bytes: float
-    """Of pooled rows: batch times columns of all tables times bytes of an element; of
-    training also that of their gradients, which come back."""
+    """Bytes of pooled rows: batch times columns of all tables times those of an element;
+    in training also of their gradients, which come back."""
     cached_share: float = 0.0
     """Share of lookups whose row is in a processor's cache."""
 
@@ -105,7 +105,7 @@ class HostTime:
 
     @property
     def seconds(self) -> float:
-        """Of both, where nothing overlaps them."""
+        """Time of both, where nothing overlaps them."""
         return self.pooling.seconds + self.transfer.seconds
 
 

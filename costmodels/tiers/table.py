@@ -34,7 +34,7 @@ class TieredTable:
 
     @property
     def nbytes(self) -> int:
-        """Of all rows, back to back."""
+        """Bytes of all rows, back to back."""
         return self.rows * self.row_bytes
 
 
@@ -45,7 +45,7 @@ class TableCost:
     table: str
     tier: str
     stored_bytes: int
-    """That it takes of the tier."""
+    """Capacity of the tier that it takes."""
     lookups: float
     hits: float
     """Rows that caches give, pooled or not."""
@@ -58,7 +58,7 @@ class TableCost:
     media_bytes: float
     bus_bytes: float
     row_bytes: float
-    """Of the rows that are read."""
+    """Bytes of the rows that are read."""
 
     @property
     def density(self) -> float:
@@ -69,7 +69,7 @@ class TableCost:
 def table_cost(
     table: TieredTable, tier: Tier, cached: float = 0.0, pooled_share: float = 0.0
 ) -> TableCost:
-    """Return what a table costs in a tier.
+    """Return the cost of a table in a tier.
 
     Args:
         table: The table.

@@ -29,7 +29,7 @@ class TierUse:
     tier: Tier
     used_bytes: int
     reads_per_s: float
-    """Of the medium."""
+    """Reads of the medium."""
     read_bytes_per_s: float
     """Over its bus."""
     latency_s: float
@@ -73,7 +73,7 @@ def tier_watts(tier: Tier) -> tuple[float, float]:
 
 
 def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> TierUse:
-    """Return what tables ask of a tier.
+    """Return the use of a tier by its tables.
 
     Args:
         tier: The tier.
@@ -146,7 +146,7 @@ def query_time(
 
 
 def exposed_s(tier_s: float, beside_s: Sequence[float] = ()) -> float:
-    """Return what of a tier's time nothing hides.
+    """Return the part of a tier's time that nothing hides.
 
     Args:
         tier_s: Time of the tier, in seconds.
