@@ -84,7 +84,7 @@ class HostLookups:
     row_bytes: int
     """Bytes of one row, with what lies beside it."""
     pooled_bytes: float
-    """Bytes of pooled rows: batch times columns of all tables times those of an element;
+    """Bytes of pooled rows: batch times columns of all tables times bytes of each;
     in training also of their gradients, which come back."""
     cached_share: float = 0.0
     """Share of lookups whose row is in a processor's cache."""
