@@ -55,6 +55,7 @@ types: $(TEST) ## Check the types of the package and of the tests
 	$(BIN)/mypy benchmarks/collection benchmarks/collect.py \
 	    benchmarks/training benchmarks/fits benchmarks/fit*.py benchmarks/corrections.py \
 	    benchmarks/ratios.py benchmarks/speed/warm.py benchmarks/speed/scale.py
+	$(BIN)/mypy $(filter-out %/triton_matmul.py,$(wildcard examples/autotune/*.py))
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(TEST) ## Run the tests, without the slow ones

@@ -251,8 +251,7 @@ def _steps(data: Path) -> list[Mapping[str, str]]:
 def steps_s(data: Path) -> Floats:
     """Return the seconds of DLRM's whole steps on that board, predicted."""
     script = _published("lin_steps")
-    machine = load_target(V100_BOARD, script.MACHINE)
-    return np.array([script.report(r, machine).time_us * 1e-6 for r in _steps(data)])
+    return np.array([script.report(row).time_us * 1e-6 for row in _steps(data)])
 
 
 def dlrm_scores(data: Path, files: Sequence[Path]) -> Iterator[Score]:

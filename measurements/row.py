@@ -83,7 +83,7 @@ class WorkloadMeasurement:
         source: Where the row comes from.
         split: `fit`, `test`, or empty where nobody has decided.
         optimizer: Of a training step, with PyTorch's defaults.
-        inputs: host-pinned, host-pageable or device.
+        inputs: host-pinned, host-pinned-blocking, host-pageable or device.
         n: How many iterations were timed.
         reserved_memory_bytes: Most memory that PyTorch's allocator held.
         sm_clock_mhz: Clock of the SMs while it ran.

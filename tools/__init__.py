@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         memory_timeline,
     )
     from perfc.tools.sweeping import Sweep, sweep
+    from perfc.tools.tile_time import tile_time_us
 else:
     __getattr__ = door(
         __name__,
@@ -52,6 +53,7 @@ else:
                 "memory_timeline",
             ),
             "sweeping": ("Sweep", "sweep"),
+            "tile_time": ("tile_time_us",),
         },
     )
 
@@ -79,4 +81,5 @@ __all__ = [
     "load",
     "memory_timeline",
     "sweep",
+    "tile_time_us",
 ]

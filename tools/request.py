@@ -51,7 +51,7 @@ MODES = (INFERENCE, TRAINING)
 
 CAPTURED = "cudagraph"
 RUNTIMES = ("eager", CAPTURED, "compiled")
-INPUTS = ("host-pinned", "host-pageable", "device")
+INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 
 
 class DimOptions(TypedDict, total=False):
@@ -135,7 +135,8 @@ class Request:
         dtype: What the model computes in: one of `DTYPES`.
         runtime: One of `RUNTIMES`.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
-            `host-pageable` (blocking copies) or `device` (no copies).
+            `host-pinned-blocking` (the host waits for each), `host-pageable` (it waits,
+            and the copy is slower) or `device` (no copies).
         attention: Which kernels attention runs by: one of `ATTENTION_KERNELS`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`.
@@ -301,7 +302,8 @@ class Request:
                 flag="--inputs",
                 choices=INPUTS,
                 default="host-pinned",
-                help="Where inputs are when the iteration starts.",
+                help="Where inputs are when the iteration starts; blocking: the host "
+                "waits for each copy (no non_blocking), as from pageable memory.",
             ),
         ),
     )

@@ -37,12 +37,17 @@ def labels(path: Path) -> list[Mapping[str, str]]:
 
 def predicted_s(row: Mapping[str, str], target: Target) -> float:
     """Return the seconds that perfc predicts for a measured step."""
+    return report(row, target).time_us * 1e-6
+
+
+def report(row: Mapping[str, str], target: Target) -> perfc.Report:
+    """Predict a measured step."""
     workload, batch = f"{WORKLOADS[row['model']]},seq={row['seq']}", int(row["batch"])
     if row["mode"] == "inf":
         model = perfc.load(workload, batch=batch)
     else:
         model = perfc.load(workload, batch=batch, mode="training", optimizer="sgd")
-    return perfc.analyze(model, target).time_us * 1e-6
+    return perfc.analyze(model, target)
 
 
 def measured_s(row: Mapping[str, str]) -> float:

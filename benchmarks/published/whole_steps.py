@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -18,17 +18,7 @@ import perfc
 from perfc.costmodels import load_target
 
 sys.path.append(str(Path(__file__).parents[1]))
-from published import lin_steps, llm_steps
-
-TRANSFORMERS: Mapping[str, str] = {
-    "bert_large": "bert-large:attention=eager,head=classifier",
-    "gpt2_large": "gpt2-large:attention=eager",
-    "gpt3_xl": "gpt3-xl:hidden=3072,heads=24,attention=eager",
-    "gpt3_27": "gpt3-2.7b:attention=eager",
-    "opt_13": "opt-1.3b:attention=eager",
-    "switchxl4": "switch-xl-4:capacity=64",
-}
-"""NeuSight's configurations (arXiv 2407.13853): fp32, attention spelled out."""
+from published import lin_steps, llm_steps, transformers_fp32
 
 
 @attrs.frozen
@@ -71,18 +61,17 @@ class WholeStep:
 
 def whole_steps(folder: Path) -> Iterator[WholeStep]:
     """Yield the steps of a folder `end_to_end`, but for those that others spoil."""
-    machine = load_target("v100-sxm2-16g", lin_steps.MACHINE)
     for kind, file, column in (
         ("DLRM", "dlrm_lin_v100.csv", "measured_e2e_ms"),
         ("CNN", "cv_lin_v100.csv", "measured_iter_ms"),
     ):
         for row in _rows(folder / file):
             name = f"{row['model']}, {row['batch_size']}"
-            found = lin_steps.report(row, machine)
+            found = lin_steps.report(row)
             yield WholeStep.of(kind, name, float(row[column]) * 1e3, found)
     for row in _rows(folder / "transformers_fp32_seen_gpus.csv"):
         name = f"{row['model']}, {row['batch']} x {row['seq']}, {row['mode']}"
-        found = _transformer(row)
+        found = transformers_fp32.report(row, load_target(row["target"]))
         yield WholeStep.of("transformer", name, float(row["measured_ms"]) * 1e3, found)
     for row in _rows(folder / "llm_training_steps.csv"):
         if row["model"] not in llm_steps.SIZES or row["precision"] == "amp_fp8":
@@ -94,13 +83,6 @@ def whole_steps(folder: Path) -> Iterator[WholeStep]:
 def _rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def _transformer(row: Mapping[str, str]) -> perfc.Report:
-    workload = f"{TRANSFORMERS[row['model']]},seq={row['seq']}"
-    mode = "training" if row["mode"] == "train" else "inference"
-    model = perfc.load(workload, batch=int(row["batch"]), mode=mode)
-    return perfc.analyze(model, row["target"])
 
 
 def _language_model(step: llm_steps.Step) -> WholeStep:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         math_seconds,
         sized,
     )
+    from perfc.costmodels.gemm.layouts import tensor_kernels_of_one
     from perfc.costmodels.gemm.machine import Size
+    from perfc.costmodels.gemm.one_tile import Tile, tile_second
     from perfc.costmodels.gemm.parameters import (
         EIGHT_BITS,
         QUANTISED,
@@ -54,7 +56,9 @@ else:
         {
             "companion_kernels": ("BESIDE", "without_beside", "without_beside_one"),
             "gemm": ("GEMM", "math_second", "math_seconds", "gemms_of", "sized"),
+            "layouts": ("tensor_kernels_of_one",),
             "machine": ("Size",),
+            "one_tile": ("Tile", "tile_second"),
             "parameters": (
                 "EIGHT_BITS",
                 "GemmParameters",
@@ -101,6 +105,7 @@ __all__ = [
     "Gemms",
     "Known",
     "Size",
+    "Tile",
     "features_of",
     "gemms_of",
     "has_network",
@@ -113,8 +118,10 @@ __all__ = [
     "simt_second",
     "simt_seconds",
     "sized",
+    "tensor_kernels_of_one",
     "tensor_parameters",
     "tensor_seconds",
+    "tile_second",
     "tile_spread",
     "without_beside",
     "without_beside_one",

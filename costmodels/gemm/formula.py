@@ -34,6 +34,7 @@ from perfc.costmodels.gemm.machine import Machine, Size
 from perfc.costmodels.gemm.parameters import (
     MOST_PARTS,
     QUANTISED,
+    SIMT_MODES,
     TENSOR_KERNELS,
     UNALIGNED,
     UNALIGNED_EFFICIENCY,
@@ -423,6 +424,19 @@ _TENSOR = {
     for biased in (False, True)
 }
 """Functions that make the machine of each kind of kernels on tensor cores."""
+
+
+def shipped_machine(target: Target, mode: str, own: int) -> Machine:
+    """Return the machine of single GEMMs with the shipped parameters.
+
+    Args:
+        target: The GPU.
+        mode: Math mode.
+        own: Number of the kernels, of `TENSOR_KERNELS`; of no matter for `SIMT_MODES`.
+
+    """
+    simt = mode in SIMT_MODES
+    return target.once(_SIMT[_Kind()] if simt else _TENSOR[own, False])
 
 
 def _seconds(gemms: Gemms, machine: Machine, *, splits: bool) -> Floats:

@@ -25,7 +25,7 @@ _SHORT_S = 1e-4
 """GEMMs shorter than this run at the boost clock."""
 
 
-_Work: TypeAlias = tuple[Number, ...]
+Work: TypeAlias = tuple[Number, ...]
 """Terms of a GEMM's time that do not depend on the kernel; shaped as `Size`.
 
 Seconds of a step of the depth, of an output at the sheet's rate; to write an output; of
@@ -52,7 +52,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
     never slower: what is chosen on one can be chosen on it, and takes it no longer. A
     clock that the board's power holds down slows nothing but the arithmetic.
     """
-    work, choices = _work(sizes, machine), machine.choices
+    work, choices = work_of(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None, slowed=True)
     seconds: Floats = _together(found, machine, ARRAYS).min(axis=0)
@@ -78,7 +78,7 @@ def fastest_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> F
 
 def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floats:
     """Return the seconds of each GEMM by its fastest kernel."""
-    work, choices = _work(sizes, machine), machine.choices
+    work, choices = work_of(sizes, machine), machine.choices
     tiles = _tiles(sizes, choices)
     found = _candidates(sizes.k, work, machine, tiles, None)
     total_s, chosen = _best(found)
@@ -96,13 +96,13 @@ def best_of_many(sizes: Size[Floats], machine: Machine, *, splits: bool) -> Floa
         extra_s[rows[better]] += machine.split_s
         for times, cut_times in zip(chosen, cut, strict=True):
             times[rows[better]] = cut_times[better]
-    seconds: Floats = _overlapped(chosen, machine, ARRAYS) + extra_s
+    seconds: Floats = overlapped(chosen, machine, ARRAYS) + extra_s
     return seconds
 
 
 def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
     """Return the seconds of one GEMM by its fastest kernel, without arrays."""
-    work = _work(size, machine)
+    work = work_of(size, machine)
     _, _, moved_s, _, partial_s = work
     chosen = _fastest(size, work, machine, math.inf, cut=False)
     best_s, extra_s, split_s = max(chosen), machine.start_s, machine.split_s
@@ -111,11 +111,11 @@ def best_of_one(size: Size[float], machine: Machine, *, splits: bool) -> float:
         cut = _fastest(size, work, machine, best_s - split_s, cut=True)
         if max(cut) + split_s < best_s:
             chosen, extra_s = cut, split_s + extra_s
-    return _overlapped(chosen, machine, FLOATS) + extra_s
+    return overlapped(chosen, machine, FLOATS) + extra_s
 
 
 def _fastest(
-    size: Size[float], work: _Work[float], machine: Machine, best_s: float, *, cut: bool
+    size: Size[float], work: Work[float], machine: Machine, best_s: float, *, cut: bool
 ) -> Candidate[float]:
     """Return the seconds of the fastest kernel, of equals the first, if below *best_s*.
 
@@ -154,13 +154,13 @@ def _fastest(
         rounds = ceil(per_sm) * per_full
         outputs = floor(rounds) + 1.0
         empty = outputs - rounds
-        # As `_risen`, whose call takes as long as half of the rest.
+        # As `risen`, whose call takes as long as half of the rest.
         if steep == 3.0:  # noqa: PLR2004
             missing = empty * empty * empty
         elif steep == 1.5:  # noqa: PLR2004
             missing = empty * sqrt(empty)
         else:
-            missing = empty if steep == 1.0 else _risen(empty, steep, FLOATS)
+            missing = empty if steep == 1.0 else risen(empty, steep, FLOATS)
         outputs = (outputs - missing) * full
         compute_s = outputs * each_s
         # Kernels that load ahead fill their pipeline for the first tiles of an SM only.
@@ -176,7 +176,8 @@ def _fastest(
     return best
 
 
-def _work(size: Size[Number], machine: Machine) -> _Work[Number]:
+def work_of(size: Size[Number], machine: Machine) -> Work[Number]:
+    """Return the terms of a GEMM's time that no kernel decides."""
     batch, m, n, k, _, peak = size
     width = mean_width(size)
     return (
@@ -204,7 +205,7 @@ def _parts(depth: Floats, choices: Choices, machine: Machine, tiles: Floats) -> 
 
 def _candidates(  # noqa: PLR0913 - all are of one formula
     k: Floats,
-    work: _Work[Floats],
+    work: Work[Floats],
     machine: Machine,
     tiles: Floats,
     parts: Floats | None,
@@ -244,15 +245,15 @@ def _missing(empty: Floats, steepness: Floats) -> Floats:
     """Return the outputs that SMs so empty miss; of equal kernels by steepness."""
     exponents = set(steepness[:, 0].tolist())
     if len(exponents) == 1:
-        return _risen(empty, exponents.pop(), ARRAYS)
+        return risen(empty, exponents.pop(), ARRAYS)
     found = np.empty_like(empty)
     for exponent in exponents:
         rows = steepness[:, 0] == exponent
-        found[rows] = _risen(empty[rows], exponent, ARRAYS)
+        found[rows] = risen(empty[rows], exponent, ARRAYS)
     return found
 
 
-def _risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
+def risen(base: Number, exponent: float, maths: Maths[Number]) -> Number:
     """Return a power: by products and roots, which is soonest, for usual exponents."""
     if exponent == 1.0:
         return base
@@ -273,7 +274,7 @@ def _best(found: Candidate[Floats]) -> tuple[Floats, Candidate[Floats]]:
     return total_s[at], (compute_s[at], memory_s[at], loads_s[at])
 
 
-def _overlapped(
+def overlapped(
     found: Candidate[Number], machine: Machine, maths: Maths[Number]
 ) -> Number:
     """Return the seconds of a kernel whose clock the board's power may hold down."""
@@ -294,7 +295,7 @@ def _together(
         loads_s = loads_s * loads_s * loads_s
         squares = compute_s * compute_s + memory_s * memory_s + loads_s * loads_s
         return maths.cbrt(maths.sqrt(squares))
-    compute_s, memory_s, loads_s = (_risen(part, exponent, maths) for part in found)
+    compute_s, memory_s, loads_s = (risen(part, exponent, maths) for part in found)
     return maths.power(compute_s + memory_s + loads_s, 1 / exponent)
 
 

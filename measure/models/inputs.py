@@ -14,15 +14,17 @@ _PAIR = 2
 class Inputs:
     """Tensors in lists, tuples and dicts, copied to the device in each iteration.
 
-    From pinned memory copies are asynchronous, from pageable memory the host waits.
+    From pinned memory copies are asynchronous, unless they are to block; from pageable
+    memory the host waits.
     """
 
     def __init__(
         self, tree: object, device: str, where: str, dtype: torch.dtype | None = None
     ) -> None:
         """Put tensors where the iteration finds them; convert floats to *dtype*."""
-        self._device, self._pinned = device, where == "host-pinned"
-        self._where, self._dtype = where, dtype
+        self._device, self._where, self._dtype = device, where, dtype
+        self._pinned = where in {"host-pinned", "host-pinned-blocking"}
+        self._goes_on = where == "host-pinned"
         self._tree = self._placed(tree)
 
     def copied(self) -> Any:
@@ -46,13 +48,13 @@ class Inputs:
 
     def _moved(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            return value.to(self._device, non_blocking=self._pinned)
+            return value.to(self._device, non_blocking=self._goes_on)
         return _mapped(value, self._moved)
 
     def _refill(self, copy: Any, value: Any) -> None:
         if isinstance(value, Tensor):
             if copy is not value:
-                copy.copy_(value, non_blocking=self._pinned)
+                copy.copy_(value, non_blocking=self._goes_on)
         elif _is_dict(value):
             for key in value:
                 self._refill(copy[key], value[key])

@@ -14,7 +14,7 @@ _CUDNN, _MATH = SDPBackend.CUDNN_ATTENTION, SDPBackend.MATH
 MODES = ("inference", "training")
 CUDAGRAPH = "cudagraph"
 RUNTIMES = ("eager", CUDAGRAPH, "compiled")
-INPUTS = ("host-pinned", "host-pageable", "device")
+INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 ON_DEVICE = "device"
 OWN = "own"
 """The optimizer that a factory returns with its model; sgd, if it returns none."""

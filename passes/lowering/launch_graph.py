@@ -39,7 +39,6 @@ class Lowering:
         name: Name of the graph.
         binding: The numbers of the symbols.
         known: Values whose elements are known before running.
-        pinned: Whether the inputs are in pinned memory.
         graph: The launch graph.
 
     """
@@ -47,7 +46,6 @@ class Lowering:
     name: str
     binding: Binding
     known: frozenset[Value]
-    pinned: bool = True
     graph: LaunchGraph = attrs.field(init=False)
     _thread: int = attrs.field(init=False)
     _stream: int = attrs.field(init=False)
@@ -82,7 +80,6 @@ class Lowering:
             dict(self.binding.numbers),
             self._copies,
             self._sites,
-            self.pinned,
             self.binding.fixed,
             version,
         )
@@ -92,7 +89,7 @@ class Lowering:
         for value in graph.inputs:
             slot = self._slot(value)
             if slot not in self._copies:
-                launch = self.binding.copy_kernel(slot, pinned=self.pinned)
+                launch = self.binding.copy_kernel(slot)
                 self._copies[slot] = (
                     self._interned("aten::to", (launch,)) if launch else None
                 )

@@ -42,7 +42,7 @@ from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
 _VOLTA = 7
 """Major compute capability, Turing's too."""
 
-INPUTS = ("host-pinned", "host-pageable", "device")
+INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 """Places of the inputs of an iteration when it starts."""
 
 
@@ -59,7 +59,9 @@ class LowerKernels(Pass):
 
     Attributes:
         inputs: Where the inputs are: `host-pinned` (copied while the host goes
-            on), `host-pageable` (the host waits for each copy), or `device`.
+            on), `host-pinned-blocking` (the host waits for each copy, as PyTorch does
+            without `non_blocking`), `host-pageable` (it waits, and the copy is slower),
+            or `device`.
         tf32: Whether fp32 GEMMs and convolutions use TF32 where the target has
             it. PyTorch's default is not to for GEMMs, but to for convolutions.
         fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
@@ -202,12 +204,7 @@ class LowerKernels(Pass):
             if graph is not None:
                 return graph
         known = ctx.get(ELEMENTS, rank.ops)
-        lowering = Lowering(
-            rank.ops.name,
-            binding,
-            frozenset(known),
-            pinned=self.inputs == "host-pinned",
-        )
+        lowering = Lowering(rank.ops.name, binding, frozenset(known))
         if self.inputs != "device" and not settings.on_cpu:
             lowering.copy_inputs(rank.ops)
         lowering.lower(rank.ops)

@@ -26,7 +26,7 @@ from perfc.passes.lowering.eager import (
     Tensor,
     dtype_name,
     eager_launches,
-    memcpy_launch,
+    input_launch,
 )
 
 Slot: TypeAlias = Tensor
@@ -77,7 +77,7 @@ class Binding:
             tensors[slot] = found
         return found
 
-    def copy_kernel(self, slot: Slot, *, pinned: bool) -> Launch | None:
+    def copy_kernel(self, slot: Slot) -> Launch | None:
         """Return the copy of an input, or None if there is nothing to copy."""
         type_ = self.type(slot.type)
         found = self._copies.get(type_)
@@ -86,7 +86,7 @@ class Binding:
             if type_.space is not MemorySpace.DEVICE or not nbytes:
                 return None
             dtype = dtype_name(type_.dtype)
-            found = memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype)
+            found = input_launch(nbytes, dtype, self.settings.inputs)
             self._copies[type_] = found
         return found
 
@@ -152,7 +152,6 @@ class Recipe:
         numbers: The numbers of the symbols it was made for.
         copies: Inputs and their copies, None for one that is not copied.
         sites: Sites and what they became.
-        pinned: Whether the inputs are in pinned memory.
         fixed: Tensors without symbols.
         version: Version of the op graph.
 
@@ -162,7 +161,6 @@ class Recipe:
     numbers: Mapping[str, int]
     copies: Mapping[Slot, Lowered | None]
     sites: Mapping[SiteKey, Lowered]
-    pinned: bool
     fixed: dict[Slot, Tensor]
     version: int
 
@@ -182,7 +180,7 @@ class Recipe:
     def _copy(self, binding: Binding, found: dict[int, Kernel]) -> bool:
         """Note the copies' kernels; False if others are copied than before."""
         for slot, copy in self.copies.items():
-            launch = binding.copy_kernel(slot, pinned=self.pinned)
+            launch = binding.copy_kernel(slot)
             if (launch is None) != (copy is None):
                 return False
             if launch and copy and not _note(found, copy, (launch,)):

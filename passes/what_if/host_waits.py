@@ -19,27 +19,22 @@ def waits_inside(graph: LaunchGraph) -> frozenset[int]:
 
 
 def waits_for_inputs(graph: LaunchGraph) -> frozenset[int]:
-    """Return the synchronisations that wait for a copy from pageable memory alone."""
+    """Return the synchronisations that wait for copies to the device alone."""
     return frozenset(
         task
         for task in waits_inside(graph)
         if graph.after[task]
-        and all(_is_pageable(graph, copy) for copy in graph.after[task])
+        and all(_is_to_device(graph, copy) for copy in graph.after[task])
     )
 
 
-def _is_pageable(graph: LaunchGraph, task: int) -> bool:
+def _is_to_device(graph: LaunchGraph, task: int) -> bool:
     number = graph.kernel[task]
-    return number >= 0 and _is_pageable_copy(graph.kernels[number])
+    return number >= 0 and _is_copy_to_device(graph.kernels[number])
 
 
-def _is_pageable_copy(kernel: Kernel) -> bool:
-    params = kernel.params
-    return (
-        kernel.op == "memcpy"
-        and params.get("kind") == "h2d"
-        and params.get("pinned") is False
-    )
+def _is_copy_to_device(kernel: Kernel) -> bool:
+    return kernel.op == "memcpy" and kernel.params.get("kind") == "h2d"
 
 
 def without_waits(
@@ -59,7 +54,7 @@ def without_waits(
     for kernel in graph.kernels:
         copy.result.kernels.append(
             attrs.evolve(kernel, params=kernel.params.updated(pinned=True))
-            if pinned and _is_pageable_copy(kernel)
+            if pinned and _is_copy_to_device(kernel)
             else kernel
         )
     copy.result.ops += graph.ops

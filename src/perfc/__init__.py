@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         from_torch,
         load,
         sweep,
+        tile_time_us,
     )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "load",
     "register_plugin",
     "sweep",
+    "tile_time_us",
 ]
 
 _HOMES = {
@@ -56,6 +58,7 @@ _HOMES = {
     "load": "perfc.tools",
     "register_plugin": "perfc.ir",
     "sweep": "perfc.tools",
+    "tile_time_us": "perfc.tools",
 }
 
 _UNKNOWN = "unknown (not installed)"

@@ -314,7 +314,7 @@ _OPTIONS: Mapping[str, Sequence[str]] = {
     "--optimizer": ("sgd", "adam", "rowwise_adagrad", ""),
     "--dtype": ("fp32", "bf16", "amp-fp16", "fp16", "x"),
     "--runtime": ("eager", "cudagraph", "compiled", "x"),
-    "--inputs": ("host-pinned", "host-pageable", "device"),
+    "--inputs": ("host-pinned", "host-pinned-blocking", "host-pageable", "device"),
     "--ranks": ("1", "2", "8", "64", "1000000", "0", "nan"),
     "--pooling": ("1", "20", "0", "1e9", "nan", "-1"),
     "--overheads": ("shared", "lin-v100", "x", "/dev/null"),

@@ -102,6 +102,8 @@ def _verdict(
     [
         ((0, "a table\n", ""), ""),
         ((1, "", "perfc: error: no such op\n"), ""),
+        ((1, "", "perfc: 5 tables\nperfc: error: none fits\n"), ""),
+        ((1, "", "perfc: 5 tables\n"), "0 lines on stderr: 'perfc: 5 tables\\n'"),
         ((0, "", ""), "exit code 0, and nothing printed"),
         ((1, "half", "perfc: error: x\n"), "exit code 1, and a result of 4 characters"),
         ((3, "", "perfc: error: x\n"), "exit code 3"),

@@ -30,6 +30,8 @@ waited for a processor, and time slices
 MAX_BYTES = 10**9
 _CODES = frozenset({0, 1, 2})
 _PREFIX = "perfc: error: "
+_PROGRESS = re.compile(r"perfc: (?!error: )")
+"""Long work says how far it is before it fails, where `-q` became another option's."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\ud800-\udfff]")
 _SIGNED = frozenset({"error", "bias", "saved_us", "imbalance"})
 """Numbers of JSON that may be negative: differences."""
@@ -105,7 +107,7 @@ def judge(code: int, out: str, err: str) -> str:
 def _judge_error(code: int, out: str, err: str) -> str:
     if out:
         return f"exit code {code}, and a result of {len(out)} characters"
-    lines = err.splitlines()
+    lines = [line for line in err.splitlines() if not _PROGRESS.match(line)]
     if len(lines) != 1 or not lines[0].startswith(_PREFIX):
         return f"{len(lines)} lines on stderr: {err[:200]!r}"
     return "" if lines[0] != _PREFIX else "an empty message"

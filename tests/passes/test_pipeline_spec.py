@@ -22,6 +22,7 @@ from perfc.passes.pipeline_spec import (
 )
 from perfc.passes.shapes import FoldShapes
 from perfc.passes.timing import Overhead
+from perfc.tools.request import INPUTS
 
 
 @attrs.frozen
@@ -76,7 +77,7 @@ PASSES_OF_ALL_KINDS = st.one_of(
     st.sampled_from([FoldShapes(), KernelCost(), ShapeInference()]),
     st.builds(
         LowerKernels,
-        inputs=st.sampled_from(["host-pinned", "host-pageable", "device"]),
+        inputs=st.sampled_from(INPUTS),
         tf32=st.booleans(),
     ),
     st.builds(Overhead, profile=st.text()),

@@ -181,6 +181,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     launches = f"{summary['launches']:,} kernels and copies"
     for label, value, remark in (
         ("time of one iteration", format_us(time_us), interval),
+        (f"of which {name_of(device)} alone", *_device_alone(summary)),
         (
             f"{name_of(device)} busy",
             format_us(busy_us),
@@ -204,6 +205,15 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     ):
         if remark:
             yield label, value, remark
+
+
+def _device_alone(summary: Json) -> tuple[str, str]:
+    """Return the time of the device alone and its share in words; "" on a CPU."""
+    alone_us = summary["device_only_us"]
+    if alone_us is None:
+        return "", ""
+    share = format_share(alone_us, summary["time_us"])
+    return format_us(alone_us), f"{share} of the time, if the host took none"
 
 
 def _power(report: Json) -> tuple[str, str]:

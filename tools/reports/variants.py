@@ -58,7 +58,7 @@ def _always(_results: Results, _phases: Phases) -> bool:
 
 
 def _waits(results: Results, _: Phases) -> bool:
-    """Whether the host waits for anything but pageable inputs."""
+    """Whether the host waits for anything but copies to the device."""
     return any(waits_inside(g) - waits_for_inputs(g) for g in results.graphs)
 
 
@@ -105,7 +105,7 @@ _LAUNCHES = (
         "pin-copies",
         "pinned inputs",
         "copies to the device",
-        "the host waits for copies from pageable memory (--pass pin-copies)",
+        "the host waits for copies to the device (--pass pin-copies)",
         lambda run: run.with_pass("pin-copies"),
         lambda results, _: any(map(waits_for_inputs, results.graphs)),
     ),

@@ -9,7 +9,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.passes.lowering.eager.cpu import on_cpu
     from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
-    from perfc.passes.lowering.eager.movement import memcpy_launch
+    from perfc.passes.lowering.eager.movement import input_launch
     from perfc.passes.lowering.eager.rules import eager_launches
     from perfc.passes.lowering.eager.site import (
         DEVICE_SYNC,
@@ -37,7 +37,7 @@ else:
         {
             "cpu": ("on_cpu",),
             "memory": ("SCRATCH", "blas_workspace_bytes"),
-            "movement": ("memcpy_launch",),
+            "movement": ("input_launch",),
             "rules": ("eager_launches",),
             "site": (
                 "DEVICE_SYNC",
@@ -82,7 +82,7 @@ __all__ = [
     "bound",
     "dtype_name",
     "eager_launches",
-    "memcpy_launch",
+    "input_launch",
     "on_cpu",
     "scratch_bytes",
     "vector_math",

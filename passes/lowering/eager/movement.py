@@ -170,16 +170,25 @@ def _cat_launch(tensors: Sequence[Tensor], axis: int) -> Launch:
     return vector_launch("concat", tensors[0].type.dtype, params, Work(0, moved, moved))
 
 
-def memcpy_launch(nbytes: int, kind: str, *, pinned: bool, dtype: str) -> Launch:
+def memcpy_launch(
+    nbytes: int, kind: str, *, pinned: bool, dtype: str, blocking: bool = False
+) -> Launch:
     """Copy between host and device, or on the device.
 
     From or to pageable memory the host waits for the copy: PyTorch calls
-    `cudaStreamSynchronize` after it.
+    `cudaStreamSynchronize` after it. So it does from pinned memory without
+    `non_blocking` (*blocking*).
     """
     params: dict[str, AttrValue] = {"bytes": nbytes, "kind": kind, "pinned": pinned}
     kernel = Kernel("memcpy", dtype, "fp32", Record(params), Work(0, nbytes, nbytes))
-    waits = not pinned and kind != "d2d"
+    waits = (blocking or not pinned) and kind != "d2d"
     return Launch(kernel, MEMCPY, TaskKind.COPY, kind, waits=waits)
+
+
+def input_launch(nbytes: int, dtype: str, inputs: str) -> Launch:
+    """Copy an input to the device, from where *inputs* says that it is."""
+    pinned, blocking = inputs != "host-pageable", inputs == "host-pinned-blocking"
+    return memcpy_launch(nbytes, "h2d", pinned=pinned, dtype=dtype, blocking=blocking)
 
 
 def same_copy_launch(site: Site, tensor: Tensor) -> Launch:
@@ -195,10 +204,9 @@ def same_copy_launch(site: Site, tensor: Tensor) -> Launch:
 
 def _next_input(site: Site) -> Eager:
     """Copy what an input is in another microbatch, from where inputs are."""
-    dtype = dtype_name(site.out.type.dtype)
-    pinned = site.settings.inputs == "host-pinned"
-    copied = memcpy_launch(site.out.nbytes, "h2d", pinned=pinned, dtype=dtype)
-    return Eager("aten::to", (copied,) if site.out.nbytes else ())
+    nbytes, dtype = site.out.nbytes, dtype_name(site.out.type.dtype)
+    copied = input_launch(nbytes, dtype, site.settings.inputs)
+    return Eager("aten::to", (copied,) if nbytes else ())
 
 
 def _copy(site: Site) -> Eager:

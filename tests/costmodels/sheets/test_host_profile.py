@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.costmodels import load_profile
-from perfc.costmodels.sheets import HostProfileError, parse_profile, profile_names
+from perfc.costmodels import load_profile, load_target
+from perfc.costmodels.sheets import (
+    HostProfileError,
+    catalog,
+    parse_profile,
+    profile_names,
+)
 from perfc.ir import UsageError
+
+FOLDER = Path(catalog.__file__).parents[1] / "targets"
+SHEETS = sorted(path.stem for path in FOLDER.glob("*.toml"))
+GENERATIONS = ("server-2017", "server-2020", "server-2023")
 
 GOOD = """
 name = "mine"
@@ -69,7 +79,33 @@ def test_builtin_profiles_are_sound(name: str) -> None:
 
 def test_builtin_profiles() -> None:
     """There are those of GPUs' hosts, by generation or of one, and a CPU's."""
-    assert ["cpu", "lin-v100", "server-2023", "shared"] == profile_names()
+    assert ["cpu", "lin-v100", *GENERATIONS, "shared"] == profile_names()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SHEETS if not load_target(name).device.synchronous]
+)
+def test_every_gpu_has_the_host_of_a_generation(name: str) -> None:
+    """A sheet that names none has `shared`, the host of a target of one's own."""
+    profile = load_target(name).host.overheads
+
+    assert profile in GENERATIONS
+
+
+@pytest.mark.parametrize("name", ["server-2017", "server-2020"])
+def test_hosts_that_nothing_tells_from_the_median_one(name: str) -> None:
+    """They are `shared`, to the digit."""
+    shared = load_profile("shared")
+    found = load_profile(name)
+
+    assert found.source != shared.source
+    assert shared == attrs.evolve(
+        found,
+        name=shared.name,
+        source=shared.source,
+        date=shared.date,
+        software=shared.software,
+    )
 
 
 def test_a_host_of_a_later_generation() -> None:
@@ -87,7 +123,7 @@ def test_a_host_of_a_later_generation() -> None:
     [
         (
             'base = "none"',
-            r"base is 'none', expected cpu, lin-v100, server-2023, shared",
+            r"base is 'none', expected cpu, lin-v100, server-2017, .*, shared",
         ),
         ("speed = 0", r"speed = 0; expected a number up to 100"),
         ("t1_us = 3", r"unknown field 't1_us'; a profile with a base has name, source"),

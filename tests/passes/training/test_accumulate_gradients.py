@@ -28,6 +28,7 @@ from perfc.passes.parallel import DataParallel
 from perfc.passes.pipelines import completed, inferred
 from perfc.passes.training import AccumulateGradients, Training
 from perfc.tools.reports import Report
+from perfc.tools.request import INPUTS
 
 BATCH, LAYERS = 2, 3
 MODEL = f"gpt2:layers={LAYERS},hidden=64,heads=4,seq=16,vocab=101"
@@ -295,7 +296,7 @@ def test_launches_have_no_gradients() -> None:
         AccumulateGradients(2).run(program, None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("inputs", ["host-pinned", "host-pageable", "device"])
+@pytest.mark.parametrize("inputs", INPUTS)
 def test_inputs_are_copied_for_each_microbatch(inputs: str) -> None:
     """As many copies as microbatches, of its samples; none if they are there."""
     model = _report(3).model

@@ -18,9 +18,9 @@ graph @waiting(%x: f32[1024,1024]) {
 """
 
 
-def _launches(*passes: Pass) -> LaunchGraph:
+def _launches(*passes: Pass, inputs: str = "host-pageable") -> LaunchGraph:
     program = parse_program(WAITING)
-    lower = LowerKernels(inputs="host-pageable")
+    lower = LowerKernels(inputs=inputs)
     analysis = PassManager((ShapeInference(), lower, *passes)).run(program)
     (graph,) = analysis.annotations.get(LAUNCHES, program, None)
     verify_launches(graph)
@@ -57,6 +57,17 @@ def test_pinned_copies_to_the_device() -> None:
     assert ["d2h"] == _waited_for(graph)
     assert [True, False, True] == _pinned(graph)
     assert TaskKind.SYNC is graph.kind[-1]
+
+
+def test_blocking_copies_from_pinned_memory() -> None:
+    """They are waited for, too, and stay what they were when they no longer are."""
+    before = _launches(inputs="host-pinned-blocking")
+    graph = _launches(PinCopies(), inputs="host-pinned-blocking")
+
+    assert ["h2d", "d2h", "h2d"] == _waited_for(before)
+    assert ["d2h"] == _waited_for(graph)
+    assert [True, False, False] == _pinned(before)
+    assert [True, False, True] == _pinned(graph)
 
 
 def test_no_waits_but_the_last() -> None:

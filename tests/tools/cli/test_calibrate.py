@@ -207,9 +207,9 @@ def test_a_profile_of_kernels_alone_leaves_the_host_as_it_was(
 
     target = command(*asked, "--format", "json").report["target"]
 
-    assert ("mine", "shared") == (target["calibration"], target["profile"])
+    assert ("mine", "server-2017") == (target["calibration"], target["profile"])
     title = " ".join(command(*asked).out.split("\n\n")[0].split())
-    assert title.endswith("host profile shared · calibrated by mine")
+    assert title.endswith("host profile server-2017 · calibrated by mine")
 
 
 def test_minutes_are_a_number(command: Command, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
 from perfc.tools.models.model import Model
 from perfc.tools.reports.memory import MEMORY_KINDS
+from perfc.tools.request import INPUTS
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the
@@ -36,7 +37,7 @@ SCHEMA: Schema = {
         "mode": ("inference",),
         "batch": (int, type(None)),
         "replicas": int,
-        "inputs_from": ("host-pinned", "host-pageable", "device", ""),
+        "inputs_from": (*INPUTS, ""),
         "dtype": ("fp32", "tf32"),
         "inputs": {"*": str},
     },

@@ -48,7 +48,7 @@ def test_sections() -> None:
 
     title = (
         "dlrm-default · batch 2048 · inference · fp32 · v100-sxm2-16g · eager · "
-        "host profile shared"
+        "host profile server-2017"
     )
     assert [
         title,
@@ -62,6 +62,17 @@ def test_sections() -> None:
         text,
         re.MULTILINE,
     )
+
+
+def test_what_the_device_alone_needs() -> None:
+    """It stands below the time, and is part of it; a CPU works in the host's calls."""
+    text = _text("dlrm-default", "v100")
+    row = r"^  of which GPU alone +[\d.]+ [mu]s   (\d+) % of the time, if"
+    share = re.search(row, text, re.MULTILINE)
+
+    assert share is not None
+    assert 0 < int(share[1]) <= 100
+    assert "alone" not in _text("dlrm-default", "cpu")
 
 
 def test_shares_add_up() -> None:
@@ -159,7 +170,8 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     lines = str(perfc.analyze(str(path), "v100")).splitlines()
 
     assert (
-        "e · inference · fp32 · v100-sxm2-16g · eager · host profile shared" == lines[0]
+        "e · inference · fp32 · v100-sxm2-16g · eager · host profile server-2017"
+        == lines[0]
     )
     assert "  none" == lines[lines.index("Top ops by device time") + 1]
 
