@@ -48,6 +48,7 @@ REMAINING = MappingProxyType(
             {0.0012, 0.035, 0.15, 0.75, 0.8, 1.01, 1.1},
             _SHEETS,
         ),
+        "costmodels/sheets/tier_section.py": ({1.05}, _SHEETS),
         "costmodels/sheets/system_sheet.py": ({9.0}, "a compute capability"),
         "tools/cli/calibrate.py": ({1.8}, _DEFAULT),
         "tools/cli/lists.py": ({8e-9}, "bytes a second in Gbit/s"),

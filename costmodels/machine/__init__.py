@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         is_down,
     )
     from perfc.costmodels.machine.gemm_sizes import SAME_KERNELS, sizes_of_gemm
+    from perfc.costmodels.machine.host_resources import HostResources, NodePower
     from perfc.costmodels.machine.kernel_fit import (
         NEAR_ROWS,
         SCALE,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Target,
         TargetError,
     )
+    from perfc.costmodels.machine.tier import Tier
     from perfc.costmodels.machine.wave_scaling import (
         WAVE_SIGMA,
         HasMultiprocessors,
@@ -93,6 +95,7 @@ else:
                 "START",
                 "fits_of",
             ),
+            "host_resources": ("HostResources", "NodePower"),
             "measured_collectives": ("COLLECTIVES", "MeasuredCollective", "RING"),
             "measured_rows": (
                 "ANOTHER_DAY",
@@ -123,6 +126,7 @@ else:
                 "Target",
                 "TargetError",
             ),
+            "tier": ("Tier",),
             "wave_scaling": (
                 "HasMultiprocessors",
                 "Multiprocessors",
@@ -161,6 +165,7 @@ __all__ = [
     "HasMultiprocessors",
     "Host",
     "HostLink",
+    "HostResources",
     "KernelFit",
     "KernelFits",
     "Link",
@@ -170,6 +175,7 @@ __all__ = [
     "Memory",
     "Multiprocessors",
     "NearRows",
+    "NodePower",
     "Place",
     "Power",
     "RuntimeConstants",
@@ -177,6 +183,7 @@ __all__ = [
     "System",
     "Target",
     "TargetError",
+    "Tier",
     "blocks_left",
     "blocks_per_sm",
     "family_of",

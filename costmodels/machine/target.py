@@ -20,9 +20,11 @@ from perfc.ir.support import brief
 from perfc.ir.types import MathMode
 
 if TYPE_CHECKING:
+    from perfc.costmodels.machine.host_resources import HostResources, NodePower
     from perfc.costmodels.machine.measured_collectives import MeasuredCollective
     from perfc.costmodels.machine.power import Power
     from perfc.costmodels.machine.system import System
+    from perfc.costmodels.machine.tier import Tier
 
 T = TypeVar("T")
 
@@ -213,6 +215,12 @@ class Target:
     """Power limit of the board."""
     power: Power | None = None
     """What it draws; None where nobody has measured it."""
+    resources: HostResources | None = None
+    """What the ranks of a node share; None where the sheet does not say it."""
+    node_power: NodePower | None = None
+    """Watts of a node; None where the sheet does not say them."""
+    tiers: tuple[Tier, ...] = ()
+    """Memories besides those of the device and the host, fastest first."""
     price_usd: float | None
     fields: Mapping[str, float | str] = attrs.field(
         converter=_values, hash=False, repr=False

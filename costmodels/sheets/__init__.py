@@ -32,8 +32,25 @@ if TYPE_CHECKING:
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, load_target
     from perfc.costmodels.sheets.sheet_fields import FIELDS, is_possible
+    from perfc.costmodels.sheets.sheet_lint import memory_problems, memory_values
     from perfc.costmodels.sheets.shipped import as_known, nominal
     from perfc.costmodels.sheets.system_sheet import assumed_system, usual_topology
+    from perfc.costmodels.sheets.tier_lookup import (
+        describe_memory,
+        find_tier,
+        known_tiers,
+        load_memory,
+    )
+    from perfc.costmodels.sheets.tier_section import (
+        check_tier_names,
+        check_tiers,
+        is_memory,
+        memory_names,
+        tier_name_problems,
+        tier_problems,
+        tiers_of,
+        with_devices,
+    )
 else:
     __getattr__ = door(
         __name__,
@@ -60,7 +77,24 @@ else:
             "sheet": ("describe", "load_target"),
             "sheet_fields": ("FIELDS", "is_possible"),
             "shipped": ("as_known", "nominal"),
+            "sheet_lint": ("memory_problems", "memory_values"),
             "system_sheet": ("assumed_system", "usual_topology"),
+            "tier_lookup": (
+                "describe_memory",
+                "find_tier",
+                "known_tiers",
+                "load_memory",
+            ),
+            "tier_section": (
+                "check_tier_names",
+                "check_tiers",
+                "is_memory",
+                "memory_names",
+                "tier_name_problems",
+                "tier_problems",
+                "tiers_of",
+                "with_devices",
+            ),
         },
     )
 
@@ -76,16 +110,26 @@ __all__ = [
     "PresetError",
     "as_known",
     "assumed_system",
+    "check_tier_names",
+    "check_tiers",
     "coefficient_problems",
     "describe",
+    "describe_memory",
     "find_preset",
+    "find_tier",
     "imagined",
     "is_imagined",
+    "is_memory",
     "is_path",
     "is_possible",
     "kept_target",
+    "known_tiers",
+    "load_memory",
     "load_profile",
     "load_target",
+    "memory_names",
+    "memory_problems",
+    "memory_values",
     "nominal",
     "parse_profile",
     "preset_names",
@@ -94,5 +138,9 @@ __all__ = [
     "system_names",
     "target_names",
     "target_of_device",
+    "tier_name_problems",
+    "tier_problems",
+    "tiers_of",
     "usual_topology",
+    "with_devices",
 ]

@@ -16,6 +16,10 @@ _TOGETHER = (
     "power.busy_w",
     "power.pj_per_byte",
 )
+_OF_NODE = frozenset(
+    {"power.node_w", "power.node_idle_w", "power.host_w", "power.host_idle_w"}
+)
+"""Fields of a node, not of a board: `host_section.py`."""
 _PER_FLOP = "power.pj_per_flop"
 _PJ = 1e-12
 
@@ -43,7 +47,7 @@ def power_of(fields: Mapping[str, FieldValue]) -> Power | None:
 def power_problems(fields: Mapping[str, FieldValue]) -> Iterator[Problem]:
     """Yield a line for each power field that is missing or cannot be."""
     begun = [name for name in fields if name.startswith("power.")]
-    begun = [name for name in begun if name != "power.tdp_w"]
+    begun = [name for name in begun if name != "power.tdp_w" and name not in _OF_NODE]
     missing = [name for name in _TOGETHER if name not in fields]
     if begun and missing:
         advice = f"add it, or leave {begun[0]} out"

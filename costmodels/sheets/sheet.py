@@ -28,25 +28,30 @@ from perfc.costmodels.machine import (
     fits_of,
 )
 from perfc.costmodels.sheets.catalog import find_sheet, is_path, shipped_sheet
+from perfc.costmodels.sheets.host_section import host_resources, node_power
 from perfc.costmodels.sheets.power_section import check_cap, power_of
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
-    FIELDS,
     GRAPH_GAP_SOURCE,
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
+    TIERS,
     FieldValue,
+    SheetField,
+    field_of,
+    fields_with,
     host_link_gb_per_s,
     is_required,
     is_synchronous,
     quoted,
+    tiers_in,
 )
 from perfc.costmodels.sheets.sheet_lint import (
     TARGET,
     Table,
     check_sheet,
+    citations,
     field_values,
-    find_entry,
     parse_sheet,
 )
 from perfc.costmodels.sheets.sheet_physics import Fields
@@ -112,6 +117,8 @@ def _document(name_or_path: str) -> tuple[str, Table]:
     document = parse_sheet(content, where) if isinstance(content, str) else content
     if is_system(document) and not is_profile(document):
         document = with_target(document, where)
+    if TIERS in document:
+        document = sheets.with_devices(document, where)
     return where, document
 
 
@@ -179,7 +186,7 @@ def _sheet_fields(
     """Return the fields of a sound sheet, and the citation of each."""
     check_sheet(document, where)
     fields = field_values(document)
-    sources = _citations(document, fields)
+    sources = citations(document, fields)
     if _GRAPH_GAP not in fields and not is_synchronous(fields):
         gap_us = fields["runtime.stream_gap_us"]
         fields = _ordered({**fields, _GRAPH_GAP: gap_us})
@@ -189,23 +196,18 @@ def _sheet_fields(
 
 def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
     """Return (field, value, unit, source) of every field, in the sheet's units."""
+    known = fields_with(tiers_in(target.fields))
     return [
-        (name, value, FIELDS[name].unit, target.sources[name])
+        (name, value, known[name].unit, target.sources[name])
         for name, value in target.fields.items()
     ]
-
-
-def _citations(document: Table, fields: Fields) -> dict[str, str]:
-    citations = cast("Mapping[str, str]", document["sources"])
-    return {
-        name: citations[cast("Mapping[str, str]", find_entry(document, name))["source"]]
-        for name in fields
-    }
 
 
 def _override(
     fields: Fields, sources: Mapping[str, str], overrides: Mapping[str, str]
 ) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    if tiers_in(overrides):
+        sheets.check_tier_names(overrides)
     values = {name: _parsed(name, text) for name, text in overrides.items()}
     merged = {**fields, **values}
     cited = {**sources, **dict.fromkeys(values, OVERRIDDEN)}
@@ -224,14 +226,16 @@ def _override(
 
 def _ordered(fields: Fields) -> dict[str, FieldValue]:
     """Return *fields* in the order in which they are shown."""
-    return {name: fields[name] for name in FIELDS if name in fields}
+    known = fields_with(tiers_in(fields))
+    return {name: fields[name] for name in known if name in fields}
 
 
 def _parsed(name: str, text: str) -> float:
-    field = FIELDS.get(name)
+    field = field_of(name)
     if field is None:
-        near = difflib.get_close_matches(name, FIELDS, n=3, cutoff=0.4)
-        hint = f"close: {', '.join(near)}" if near else f"fields: {', '.join(FIELDS)}"
+        known = fields_with(tiers_in([name]))
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"close: {', '.join(near)}" if near else f"fields: {', '.join(known)}"
         message = f"--set {quoted(name)}: no such field of a target; {hint}"
         raise UsageError(message)
     if field.text:
@@ -243,23 +247,24 @@ def _parsed(name: str, text: str) -> float:
         message = f"--set {name}: expected a number of {field.unit or 'units'}, "
         message += f"found {text!r}"
         raise UsageError(message) from error
-    _refuse(name, value)
+    _refuse(field, value)
     return int(value) if field.whole else value
 
 
-def _refuse(name: str, value: object) -> None:
-    complaint = FIELDS[name].complaint(value)
+def _refuse(field: SheetField, value: object) -> None:
+    name, complaint = field.name, field.complaint(value)
     if complaint:
         message = f"--set {name}: expected {complaint[0]}, found {complaint[1]}"
         raise UsageError(message)
 
 
 def _check_overridden(fields: Fields) -> None:
+    known = fields_with(tiers_in(fields))
     for name, value in fields.items():
-        _refuse(name, value)
-    for name, field in FIELDS.items():
+        _refuse(known[name], value)
+    for name, field in known.items():
         section = field.section
-        begun = any(FIELDS[other].section == section for other in fields)
+        begun = any(known[other].section == section for other in fields)
         wanted = begun and is_required(field, synchronous=is_synchronous(fields))
         if wanted and name not in fields:
             do = "name a system (`perfc targets`)" if field.text else f"set {name} too"
@@ -276,6 +281,8 @@ def _check_overridden(fields: Fields) -> None:
         )
         raise UsageError(message)
     check_cap(fields)
+    if tiers_in(fields):
+        sheets.check_tiers(fields)
 
 
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
@@ -298,6 +305,9 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         ),
         watts=_si(fields, "power.tdp_w", 1),
         power=power_of(fields),
+        resources=host_resources(fields),
+        node_power=node_power(fields),
+        tiers=sheets.tiers_of(fields, sources) if tiers_in(fields) else (),
         price_usd=None if price is None else float(price),
         fields=fields,
         sources=sources,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -202,6 +203,10 @@ _FIELDS: tuple[SheetField, ...] = (
         _number(f"power.pj_per_flop.{mode}", "pJ", 0.001, 10_000, required=False)
         for mode in MATH_MODES
     ),
+    _number("power.node_w", "W", 1, 1_000_000, required=False),
+    _number("power.node_idle_w", "W", 0.1, 1_000_000, required=False),
+    _number("power.host_w", "W", 1, 1_000_000, required=False),
+    _number("power.host_idle_w", "W", 0.1, 1_000_000, required=False),
     _number("price.usd", "USD", 0.01, 100_000_000),
     _number("runtime.launch_latency_us", "us", 0.01, 10_000),
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
@@ -210,6 +215,14 @@ _FIELDS: tuple[SheetField, ...] = (
     _text(LAUNCH, ("asynchronous", SYNCHRONOUS), required=False),
     _text("host.overheads", required=False),
     _number("host.speed", "", 0.01, 100, required=False),
+    _text("host.cpu", required=False),
+    _count("host.sockets", "", 1, 64, required=False),
+    _count("host.cores_per_socket", "", 1, 4096, required=False),
+    _number("host.dram_gb", "GB", 0.25, 1_000_000, required=False),
+    _number("host.dram_gb_per_s", "GB/s", 0.1, 1_000_000, required=False),
+    _number("host.inter_socket_gb_per_s", "GB/s", 0.1, 100_000, required=False),
+    _count("host.gpus_per_uplink", "", 1, 1024, required=False),
+    _number("host.uplink_gb_per_s", "GB/s", 0.1, 10_000, required=False),
     _count("node.gpus", "", 1, 1024),
     _text("node.topology", TOPOLOGIES),
     _text("node.host", required=False),
@@ -220,15 +233,70 @@ _FIELDS: tuple[SheetField, ...] = (
 )
 
 FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
-"""Every field a sheet may have, in the order in which it is shown."""
+"""Every field a sheet may have but those of tiers, in the order in which it is shown.
+"""
+
+TIERS = "tiers"
+"""The table of a sheet that has one for each tier of memory, by a name of its own."""
+
+TIER_FIELDS: tuple[SheetField, ...] = (
+    _text("device", required=False),
+    _count("count", "", 1, 1024, required=False),
+    _number("capacity_gb", "GB", 0.001, 10_000_000),
+    _count("granularity_b", "B", 1, 16_777_216),
+    _count("bus_granularity_b", "B", 1, 16_777_216, required=False),
+    _number("read_iops", "1/s", 1, 1e10, required=False),
+    _number("write_iops", "1/s", 1, 1e10, required=False),
+    _number("read_latency_us", "us", 0.001, 1_000_000),
+    _number("read_latency_p99_us", "us", 0.001, 10_000_000, required=False),
+    _number("read_gb_per_s", "GB/s", 0.001, 100_000),
+    _number("write_gb_per_s", "GB/s", 0.001, 100_000, required=False),
+    _number("knee", "", 0.5, 100, required=False),
+    _number("cache_gb", "GB", 0, 1_000_000, required=False),
+    _number("power_read_w", "W", 0.001, 100_000, required=False),
+    _number("power_idle_w", "W", 0.001, 100_000, required=False),
+    _number("dwpd", "1/day", 0.001, 100_000, required=False),
+    _number("usd_per_gb", "USD/GB", 0.001, 100_000, required=False),
+)
+"""What a tier may have, by key: of one drive or module, of which there are `count`."""
+
+
+@functools.lru_cache(maxsize=64)
+def fields_of_tier(tier: str) -> Mapping[str, SheetField]:
+    """Return the fields that a tier may have, by dotted name."""
+    named = (attrs.evolve(f, name=f"{TIERS}.{tier}.{f.name}") for f in TIER_FIELDS)
+    return {field.name: field for field in named}
+
+
+def fields_with(tiers: Iterable[str]) -> Mapping[str, SheetField]:
+    """Return every field a sheet with these tiers may have, in the order shown."""
+    found = [fields_of_tier(tier) for tier in tiers]
+    if not found:
+        return FIELDS
+    return {k: f for fields in (FIELDS, *found) for k, f in fields.items()}
+
+
+def field_of(name: str) -> SheetField | None:
+    """Return the field of a dotted name; None if no sheet has it."""
+    table, _, rest = name.partition(".")
+    tier, _, key = rest.partition(".")
+    if table == TIERS and tier and key:
+        return fields_of_tier(tier).get(name)
+    return FIELDS.get(name)
+
+
+def tiers_in(names: Iterable[str]) -> list[str]:
+    """Return the tiers that dotted names of fields are of, in their order."""
+    begin = f"{TIERS}."
+    ours = (name for name in names if name.startswith(begin))
+    return list(dict.fromkeys(name.split(".")[1] for name in ours))
 
 
 def is_possible(name: str, value: object) -> bool:
     """Whether a field of a sheet can have a value."""
-    return FIELDS[name].complaint(value) is None
+    field = field_of(name)
+    return field is not None and field.complaint(value) is None
 
-
-SECTIONS: tuple[str, ...] = tuple(dict.fromkeys(field.section for field in _FIELDS))
 
 OPTIONAL_SECTIONS = frozenset(
     {"nvlink", "xgmi", "power.pj_per_flop", "price", "host", "node", "network"}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias, cast
 
+from perfc.costmodels import sheets
 from perfc.costmodels.machine import TargetError
+from perfc.costmodels.sheets.host_section import host_problems
 from perfc.costmodels.sheets.power_section import power_problems
 from perfc.costmodels.sheets.sheet_fields import (
-    FIELDS,
     LAUNCH,
-    SECTIONS,
+    TIERS,
     FieldValue,
+    SheetField,
+    fields_of_tier,
+    fields_with,
     is_optional_section,
     is_required,
     is_synchronous,
@@ -44,17 +48,54 @@ def check_sheet(document: Table, where: str) -> None:
 
 def find_problems(document: Table) -> Iterator[Problem]:
     """Yield every problem of a sheet; relations only if its fields are sound."""
-    alone = [*_in_head(document), *_in_structure(document), *_in_fields(document)]
+    named = list(sheets.tier_name_problems(document)) if TIERS in document else []
+    known = fields_with(() if named else _tiers(document))
+    alone = [*_in_head(document), *_in_structure(document, known), *named]
+    alone += _in_fields(document, known)
     yield from alone
     if not alone:
         fields = field_values(document)
         yield from find_contradictions(fields)
         yield from power_problems(fields)
+        yield from host_problems(fields)
+        if TIERS in document:
+            yield from sheets.tier_problems(fields)
+
+
+def memory_problems(document: Table) -> Iterator[Problem]:
+    """Yield every problem of the sheet of a memory: one tier of its own name."""
+    known = fields_of_tier(str(document.get("name")))
+    alone = [*_in_head(document), *_in_structure(document, known)]
+    alone += _in_fields(document, known)
+    yield from alone or sheets.tier_problems(_values(document, known))
+
+
+def memory_values(document: Table) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Return the values of a memory's sound sheet, and the citation of each."""
+    values = _values(document, fields_of_tier(str(document["name"])))
+    return values, citations(document, values)
+
+
+def citations(document: Table, names: Iterable[str]) -> dict[str, str]:
+    """Return the citation of each of the fields of a sound sheet."""
+    cited = cast("Mapping[str, str]", document["sources"])
+    return {
+        name: cited[cast("Mapping[str, str]", find_entry(document, name))["source"]]
+        for name in names
+    }
+
+
+def _tiers(document: Table) -> Table:
+    return _table(document, TIERS)
 
 
 def field_values(document: Table) -> dict[str, FieldValue]:
-    """Return the values of a sound sheet by dotted name, in `FIELDS` order."""
-    entries = ((name, find_entry(document, name)) for name in FIELDS)
+    """Return the values of a sound sheet by dotted name, in the order shown."""
+    return _values(document, fields_with(_tiers(document)))
+
+
+def _values(document: Table, known: Mapping[str, SheetField]) -> dict[str, FieldValue]:
+    entries = ((name, find_entry(document, name)) for name in known)
     return {
         name: cast("FieldValue", cast("Table", entry)["value"])
         for name, entry in entries
@@ -71,8 +112,8 @@ def _table(document: Table, section: str) -> Table:
 
 def find_entry(document: Table, name: str) -> object:
     """Return the entry that a sheet holds in the place of a field, or None."""
-    field = FIELDS[name]
-    return _table(document, field.section).get(field.key)
+    section, _, key = name.rpartition(".")
+    return _table(document, section).get(key)
 
 
 def _is_synchronous(document: Table) -> bool:
@@ -104,13 +145,16 @@ def _in_head(document: Table) -> Iterator[Problem]:
             yield Problem(name, "a citation", shown(citation), "say where it is from")
 
 
-def _in_structure(document: Table) -> Iterator[Problem]:
-    known: dict[str, set[str]] = {"": {"name", "aliases", "sources", TARGET}}
-    for section in SECTIONS:
+def _in_structure(
+    document: Table, fields: Mapping[str, SheetField]
+) -> Iterator[Problem]:
+    known: dict[str, set[str]] = {"": {"name", "aliases", "sources", TARGET, TIERS}}
+    sections = dict.fromkeys(field.section for field in fields.values())
+    for section in sections:
         parent, _, key = section.rpartition(".")
         known.setdefault(parent, set()).add(key)
         known.setdefault(section, set()).update(
-            field.key for field in FIELDS.values() if field.section == section
+            field.key for field in fields.values() if field.section == section
         )
     for section, keys in known.items():
         table = _table(document, section) if section else document
@@ -122,7 +166,7 @@ def _in_structure(document: Table) -> Iterator[Problem]:
                 expected = f"a field of [{section}]" if section else "a known section"
                 yield Problem(dotted, expected, "an unknown field", advice)
     synchronous = _is_synchronous(document)
-    for section in SECTIONS:
+    for section in sections:
         parent, _, key = section.rpartition(".")
         holder = _table(document, parent) if parent else document
         if key in holder and not isinstance(holder[key], dict):
@@ -134,16 +178,17 @@ def _in_structure(document: Table) -> Iterator[Problem]:
             yield Problem(section, "a table", "nothing", f"add [{section}]")
 
 
-def _in_fields(document: Table) -> Iterator[Problem]:
+def _in_fields(document: Table, fields: Mapping[str, SheetField]) -> Iterator[Problem]:
     synchronous = _is_synchronous(document)
-    for field in FIELDS.values():
+    sources = _table(document, "sources")
+    for field in fields.values():
         holder = _table(document, field.section)
         entry = holder.get(field.key)
         wanted = holder or not is_optional_section(
             field.section, synchronous=synchronous
         )
         if entry is not None:
-            yield from _in_entry(field.name, entry, _table(document, "sources"))
+            yield from _in_entry(field, entry, sources)
         elif wanted and is_required(field, synchronous=synchronous):
             advice = (
                 f"add {field.key} = {{ value = …, source = … }} to [{field.section}]"
@@ -152,8 +197,8 @@ def _in_fields(document: Table) -> Iterator[Problem]:
             yield Problem(field.name, f"a value{unit}", "nothing", advice)
 
 
-def _in_entry(name: str, entry: object, sources: Table) -> Iterator[Problem]:
-    form = '{ value = …, source = "…" }'
+def _in_entry(field: SheetField, entry: object, sources: Table) -> Iterator[Problem]:
+    form, name = '{ value = …, source = "…" }', field.name
     if not isinstance(entry, dict):
         yield Problem(name, form, shown(entry), "say where the value comes from")
         return
@@ -163,7 +208,7 @@ def _in_entry(name: str, entry: object, sources: Table) -> Iterator[Problem]:
             yield Problem(f"{name}.{quoted(key)}", form, "an unknown key", "remove it")
     if "value" not in table:
         yield Problem(name, form, "no value", "add the value")
-    elif complaint := FIELDS[name].complaint(table["value"]):
+    elif complaint := field.complaint(table["value"]):
         advice = "check the unit in the field's name and the maker's sheet"
         yield Problem(name, *complaint, advice)
     source = table.get("source")

@@ -5,6 +5,7 @@
     target = "a100-sxm-80g"         the sheet of its GPUs, and of their host link
     [node]                          gpus, topology, host
     [network]                       fabric, nics, nic_gbit_per_s; none: one node
+    [host] [power] [tiers.NAME]     what a node has besides; watts of it, not of a GPU
     [sources]
 
 Every field has a value and a source, as in sheets of targets (`sheet_fields.py`).
@@ -33,6 +34,7 @@ from perfc.costmodels.sheets.catalog import find_sheet
 from perfc.costmodels.sheets.sheet_fields import (
     COPIES,
     STAGED,
+    TIERS,
     FieldValue,
     host_link_gb_per_s,
     quoted,
@@ -43,7 +45,8 @@ from perfc.ir import PerfcError
 
 Fields = Mapping[str, FieldValue]
 
-_KEYS = ("name", "aliases", TARGET, "node", "network", "sources")
+_BESIDE = ("host", "power", TIERS)
+_KEYS = ("name", "aliases", TARGET, "node", "network", *_BESIDE, "sources")
 _BYTES_PER_GBIT = 1e9 / 8
 
 NODE_GPUS = 8
@@ -81,7 +84,28 @@ def with_target(document: Table, where: str) -> Table:
     sources = _sources(base["sources"], document.get("sources"), where)
     # Kernels go by the name of the GPU's sheet: a system may call it by an alias.
     gpu = base.get("name", document[TARGET])
-    return {**base, "aliases": [], **document, TARGET: gpu, "sources": sources}
+    both = {key: _beside(key, base, document, where) for key in _BESIDE}
+    beside = {key: table for key, table in both.items() if table is not None}
+    no_aliases: list[str] = []
+    head = {**base, "aliases": no_aliases, **document, **beside}
+    return {**head, TARGET: gpu, "sources": sources}
+
+
+def _beside(key: str, base: Table, document: Table, where: str) -> object:
+    """Return a section of a node: its GPU's fields, and those that the system adds."""
+    if key not in base or not isinstance(document.get(key), dict):
+        return document.get(key, base.get(key))
+    if not isinstance(base[key], dict):
+        return base[key]
+    of_gpu, of_node = (cast("Table", sheet[key]) for sheet in (base, document))
+    taken = sorted(of_gpu.keys() & of_node.keys())
+    if taken:
+        message = (
+            f"{where}: {key}.{quoted(taken[0])}: expected a field that the target's "
+            "sheet has not, found one of it; a system takes it from its target"
+        )
+        raise TargetError(message)
+    return {**of_gpu, **of_node}
 
 
 def _sources(of_target: object, of_system: object, where: str) -> object:

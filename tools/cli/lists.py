@@ -10,7 +10,15 @@ import attrs
 import click
 
 from perfc.costmodels import Target, assumed_system, load_target, target_names
-from perfc.costmodels.sheets import describe, preset_names, system_names
+from perfc.costmodels.sheets import (
+    describe,
+    describe_memory,
+    is_memory,
+    load_memory,
+    memory_names,
+    preset_names,
+    system_names,
+)
 from perfc.frontends import WORKLOADS
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.ops import BUILTIN_OPS
@@ -31,6 +39,7 @@ from perfc.tools.reports import columns_text
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _PARAMETERS_WIDTH = 74
+MEMORY_SCHEMA = "perfc.memory/1"
 
 
 def _usable(
@@ -54,7 +63,7 @@ def _usable(
 @debug_option
 @click.pass_context
 def targets(ctx: click.Context, *, presets: bool) -> None:
-    """List targets and systems; `targets show T` prints each field with its source."""
+    """List targets, systems, memories; `targets show T` prints fields and sources."""
     if ctx.invoked_subcommand is not None:
         return
     if presets:
@@ -66,6 +75,9 @@ def targets(ctx: click.Context, *, presets: bool) -> None:
     titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
     print_line()
     print_line(columns_text([titles, *_usable(_system_row, system_names())]))
+    of_memories = ("memory", "capacity", "reads of", "a second", "latency", "rate")
+    print_line()
+    print_line(columns_text([of_memories, *_usable(_memory_row, memory_names())]))
 
 
 def _target_row(name: str) -> tuple[str, ...]:
@@ -104,6 +116,18 @@ def _system_row(name: str) -> tuple[str, ...]:
     )
 
 
+def _memory_row(name: str) -> tuple[str, ...]:
+    tier = load_memory(name)
+    return (
+        name,
+        f"{tier.capacity_bytes / 1e9:.0f} GB",
+        f"{tier.granularity_bytes} B",
+        f"{tier.reads_per_s:,.0f}",
+        f"{tier.read_latency_s * 1e6:g} us",
+        f"{tier.read_bytes_per_s / 1e9:g} GB/s",
+    )
+
+
 @targets.command(
     "show", epilog="Example: perfc targets show a100", context_settings=_HELP
 )
@@ -121,6 +145,8 @@ def _system_row(name: str) -> tuple[str, ...]:
 def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
     """Print every field of TARGET (a name or a sheet file) with its source.
 
+    TARGET may be a memory, too.
+
     With --constants: those of the cost models that hold on it. A kind is `fitted` to
     rows, `published` in a paper, a manual or source code, `single` (read off one case)
     or `assumed`.
@@ -130,6 +156,9 @@ def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
         raise UsageError(msg)
     if preset:
         _show_preset(load_preset(target), as_json=format_ == "json")
+        return
+    if not constants_ and is_memory(target):
+        _show_memory(target, as_json=format_ == "json")
         return
     loaded = load_target(target)
     if format_ == "json":
@@ -151,9 +180,23 @@ def _show_preset(preset: Preset, *, as_json: bool) -> None:
     print_line(columns_text([[n.key, n.text, n.source] for n in preset.lines]))
 
 
+def _show_memory(name: str, *, as_json: bool) -> None:
+    rows, memory = describe_memory(name), load_memory(name).device
+    if as_json:
+        document = {"schema": MEMORY_SCHEMA, "name": memory, "fields": _named(rows)}
+        write_result(json.dumps(document, indent=2), None, document=True)
+        return
+    print_line(memory)
+    print_line(columns_text([[str(cell) for cell in row] for row in rows]))
+
+
 def _fields_json(target: Target) -> dict[str, object]:
+    return {"fields": _named(describe(target))}
+
+
+def _named(rows: Iterable[tuple[object, ...]]) -> list[dict[str, object]]:
     names = ("name", "value", "unit", "source")
-    return {"fields": [dict(zip(names, row, strict=True)) for row in describe(target)]}
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 @click.command(epilog="Example: perfc ops --kernels", context_settings=_HELP)

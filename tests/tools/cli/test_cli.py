@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shlex
@@ -362,6 +363,34 @@ def test_a_target_from_a_sheet(command: Command, tmp_path: Path) -> None:
     sheet = Path(__file__).parents[2] / "golden" / "test-target.toml"
 
     assert command("targets", "show", str(sheet)).out.startswith("test-target ")
+
+
+def test_memories_are_listed_and_shown(command: Command) -> None:
+    """`targets` lists them; `targets show` takes a name or an alias, also as JSON."""
+    listed = command("targets").out
+
+    assert re.search(
+        r"^optane-p4800x +375 GB +512 B +550,000 +8.9 us", listed, re.MULTILINE
+    )
+    title, *rows = command("targets", "show", "optane").out.splitlines()
+    assert "optane-p4800x" == title
+    assert rows[0].startswith("tiers.optane-p4800x.capacity_gb ")
+    document = json.loads(command("targets", "show", "optane", "--format", "json").out)
+    assert ("perfc.memory/1", "optane-p4800x") == (document["schema"], document["name"])
+    assert len(rows) == len(document["fields"])
+    assert {"name", "value", "unit", "source"} == set(document["fields"][0])
+
+
+def test_tiers_of_a_target_are_shown(command: Command) -> None:
+    """Each field with its unit and the source of the memory that it is of."""
+    shown = command("targets", "show", "1s-server").out
+
+    assert re.search(
+        r"^tiers\.optane\.count +2 +assumed: two drives", shown, re.MULTILINE
+    )
+    assert re.search(
+        r"^tiers\.optane\.read_iops +550000 +1/s +Intel's", shown, re.MULTILINE
+    )
 
 
 def test_ops(command: Command) -> None:

@@ -1,0 +1,192 @@
+"""What the tables of a tier ask of it together, and how long a query waits for it.
+
+All reads of a query are independent of each other, so that its time is that of the
+tier's slowest part:
+
+    max(ceil(reads of the largest table / q) latency, reads / X_max, bytes / bandwidth)
+
+with q reads in flight, and the latency of a drive under load (`drive.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from perfc.costmodels.machine import Tier
+from perfc.costmodels.tiers.drive import MEAN, check_load, latency_s
+from perfc.costmodels.tiers.limits import Busy
+from perfc.costmodels.tiers.table import TableCost
+from perfc.ir import PerfcError
+
+
+@attrs.frozen(kw_only=True)
+class TierUse:
+    """A tier under so many queries a second."""
+
+    tier: Tier
+    used_bytes: int
+    reads_per_s: float
+    """Reads of the medium."""
+    read_bytes_per_s: float
+    """Over its bus."""
+    latency_s: float
+    """Mean of one read."""
+    in_flight: float
+    """Reads at any time."""
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the reads, or of the bandwidth, that it has; the larger."""
+        tier = self.tier
+        return max(
+            self.reads_per_s / tier.reads_per_s,
+            self.read_bytes_per_s / tier.read_bytes_per_s,
+        )
+
+    @property
+    def watts(self) -> float:
+        """What it draws: idle watts, and of those above them its utilisation's share.
+
+        Raises:
+            PerfcError: the tier's sheet has no watts.
+
+        """
+        read, idle = tier_watts(self.tier)
+        return idle + (read - idle) * self.utilisation
+
+
+def tier_watts(tier: Tier) -> tuple[float, float]:
+    """Return the watts of a tier: saturated, idle.
+
+    Raises:
+        PerfcError: its sheet does not say them.
+
+    """
+    if tier.read_watts is None:
+        msg = f"tier {tier.name}: watts are not known; add power_read_w to its sheet"
+        raise PerfcError(msg)
+    idle = tier.read_watts if tier.idle_watts is None else tier.idle_watts
+    return tier.read_watts, idle
+
+
+def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> TierUse:
+    """Return the use of a tier by its tables.
+
+    Args:
+        tier: The tier.
+        costs: Of each of its tables there.
+        queries_per_s: On one host.
+
+    Raises:
+        PerfcError: they do not fit, or ask for more than it can do; the line has the
+            figures.
+
+    """
+    listed = list(costs)
+    used = sum(cost.stored_bytes for cost in listed)
+    check_capacity(tier, used)
+    reads = queries_per_s * math.fsum(cost.block_reads for cost in listed)
+    moved = queries_per_s * math.fsum(cost.bus_bytes for cost in listed)
+    check_load(tier, reads)
+    if moved >= tier.read_bytes_per_s:
+        msg = (
+            f"tier {tier.name}: {moved / 1e9:.4g} GB/s asked for, expected less than "
+            f"{tier.read_bytes_per_s / 1e9:.4g} GB/s, which is all that it can do"
+        )
+        raise PerfcError(msg)
+    latency = latency_s(tier, reads)
+    return TierUse(
+        tier=tier,
+        used_bytes=used,
+        reads_per_s=reads,
+        read_bytes_per_s=moved,
+        latency_s=latency,
+        in_flight=reads * latency,
+    )
+
+
+def query_time(
+    tier: Tier,
+    costs: Iterable[TableCost],
+    in_flight: float,
+    load: float = 0.0,
+    which: str = MEAN,
+) -> Busy:
+    """Return how long a query waits for a tier.
+
+    Args:
+        tier: The tier.
+        costs: Of each of its tables there, for that query.
+        in_flight: Reads that the query has under way at a time, at least 1.
+        load: Reads a second of all queries.
+        which: Latency that counts: `mean` or `p99`.
+
+    Raises:
+        PerfcError: the tier cannot do the load, or has no p99.
+
+    """
+    listed = list(costs)
+    if in_flight < 1:
+        msg = f"{in_flight:g} reads in flight: expected at least 1"
+        raise PerfcError(msg)
+    latency = latency_s(tier, load, which)
+    turns = max((math.ceil(c.block_reads / in_flight) for c in listed), default=0)
+    reads = math.fsum(cost.block_reads for cost in listed)
+    moved = math.fsum(cost.bus_bytes for cost in listed)
+    return Busy(
+        {
+            "latency": turns * latency,
+            "reads": reads / tier.reads_per_s,
+            "bandwidth": moved / tier.read_bytes_per_s,
+        }
+    )
+
+
+def exposed_s(tier_s: float, beside_s: Sequence[float] = ()) -> float:
+    """Return the part of a tier's time that nothing hides.
+
+    Args:
+        tier_s: Time of the tier, in seconds.
+        beside_s: Of what runs at the same time, one after another: item tables, dense
+            layers; nothing if they wait for the tier.
+
+    """
+    return max(0.0, tier_s - math.fsum(beside_s))
+
+
+def check_capacity(tier: Tier, nbytes: float) -> None:
+    """Refuse what does not fit.
+
+    Raises:
+        PerfcError: it does not; the line has the GB that are missing.
+
+    """
+    if nbytes > tier.capacity_bytes:
+        missing = (nbytes - tier.capacity_bytes) / 1e9
+        msg = (
+            f"tier {tier.name}: {nbytes / 1e9:.4g} GB do not fit into its "
+            f"{tier.capacity_bytes / 1e9:.4g} GB; {missing:.4g} GB are missing"
+        )
+        raise PerfcError(msg)
+
+
+def fastest_that_fits(nbytes: float, tiers: Sequence[Tier]) -> Tier:
+    """Return the first of tiers, fastest first, that has room.
+
+    Raises:
+        PerfcError: none has; the line has the GB that the largest lacks.
+
+    """
+    for tier in tiers:
+        if nbytes <= tier.capacity_bytes:
+            return tier
+    largest = max((tier.capacity_bytes for tier in tiers), default=0.0)
+    names = ", ".join(tier.name for tier in tiers) or "no tier"
+    msg = (
+        f"{nbytes / 1e9:.4g} GB fit nowhere ({names}): "
+        f"{(nbytes - largest) / 1e9:.4g} GB are missing"
+    )
+    raise PerfcError(msg)
