@@ -136,7 +136,8 @@ class Dtype:
 
     Attributes:
         where: Modules or nodes, `*` for the whole model.
-        dtype: One of `perfc.analyze`'s: `bf16`, `fp16`, `amp-bf16`, `amp-fp16`.
+        dtype: One of `perfc.analyze`'s: `bf16`, `fp16`, `amp-bf16`, `amp-fp16`; `tf32`
+            for the whole model.
 
     """
 

@@ -11,7 +11,7 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import Pass, ShardEmbeddings, Transform
+from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
 from perfc.passes.lowering import FuseOps, Recipe, Settings
@@ -40,6 +40,8 @@ Structural: TypeAlias = (
 
 ALL = "*"
 """Every table, or the whole model."""
+
+TF32 = "tf32"
 
 _NO_DIMS: Mapping[str, int] = {}
 _NO_FIELDS: Mapping[str, str] = {}
@@ -216,6 +218,8 @@ class Setting:
 
     def _with(self, edit: Structural) -> Setting:
         """Return the setting with a pass more, which the edit stands for."""
+        if isinstance(edit, edits.Dtype) and edit.dtype == TF32:
+            return self._in_tf32(edit)
         if isinstance(edit, edits.Dtype) and edit.where == ALL:
             return self._converted(edit)
         for p in self._passes(edit):
@@ -297,6 +301,23 @@ class Setting:
         check_run(model, run.runtime, run.target)
         why = "the whole model computes in another type"
         return attrs.evolve(self, run=run, anew=why)
+
+    def _in_tf32(self, edit: edits.Dtype) -> Setting:
+        """Return the setting whose GEMMs run in TF32, which a process switches on.
+
+        Raises:
+            UsageError: only a part of the model should.
+
+        """
+        if edit.where != ALL:
+            msg = f"{edit}: TF32 is switched on for all GEMMs: expected where='{ALL}'"
+            raise UsageError(msg)
+        passes = tuple(
+            attrs.evolve(p, tf32=True) if isinstance(p, LowerKernels) else p
+            for p in self.run.passes
+        )
+        run = attrs.evolve(self.run, passes=passes)
+        return attrs.evolve(self, run=run, anew="GEMMs are lowered for TF32")
 
     def _transformed(self, p: Pass) -> Setting:
         model = self.run.model

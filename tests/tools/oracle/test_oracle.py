@@ -156,6 +156,18 @@ def test_dtype_of_the_whole_model() -> None:
         oracle_of("training").ask(edits.Dtype("*", "bf16"))
 
 
+def test_tf32_is_that_of_an_analysis() -> None:
+    """What a process switches on is no type of the model, and is asked for alike."""
+    oracle = perfc.Oracle("dlrm-mlperf", target="a100", batch=4096)
+    asked = oracle.ask(edits.Dtype("*", "tf32"))
+    report = perfc.analyze("dlrm-mlperf", target="a100", batch=4096, dtype="tf32")
+
+    assert asked < oracle.time_us
+    assert asked == pytest.approx(report.time_us, rel=CLOSE)
+    both = oracle.batch({"dtype": ["fp32", "tf32"]})["time_us"]
+    assert both.tolist() == pytest.approx([oracle.time_us, asked], rel=CLOSE)
+
+
 @pytest.mark.parametrize(
     ("edit", "options"),
     [

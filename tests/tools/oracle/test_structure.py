@@ -141,6 +141,7 @@ def test_what_is_no_more_is_forgotten() -> None:
         (edits.Dtype("no_such", "fp16"), "no such module or node"),
         (edits.Dtype("bot_l.0", "amp-fp16"), "expected bf16 or fp16"),
         (edits.Dtype("bot_l.0", "fp32"), "expected bf16 or fp16"),
+        (edits.Dtype("bot_l.0", "tf32"), "expected where='*'"),
         (edits.Shard("*", "row-wise"), "expected at least 2"),
     ],
 )
