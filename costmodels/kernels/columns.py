@@ -6,7 +6,7 @@ import bisect
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import attrs
 import numpy as np
@@ -142,6 +142,7 @@ class ColumnTable(KernelTable):
 
     """
 
+    has_columns_only: ClassVar[bool] = True
     parts: tuple[KernelColumns, ...]
 
     @classmethod

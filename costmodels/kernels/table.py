@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 import attrs
 import numpy as np
@@ -45,6 +45,7 @@ class KernelTable:
 
     """
 
+    has_columns_only: ClassVar[bool] = False
     kernels: Sequence[Kernel]
     _once: dict[object, Any] = attrs.field(
         factory=dict[object, Any], init=False, repr=False

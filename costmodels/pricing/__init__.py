@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         lower_bound,
         lower_bound_of_one,
     )
-    from perfc.costmodels.pricing.calibrated import log_factors
+    from perfc.costmodels.pricing.calibrated import as_calibrated, log_factors
     from perfc.costmodels.pricing.fitted_sessions import as_fitted
     from perfc.costmodels.pricing.intervals import interval_rows, interval_sizes
     from perfc.costmodels.pricing.measured import (
@@ -43,7 +43,7 @@ else:
         __name__,
         {
             "bound": ("at_least_bound_of_one", "lower_bound", "lower_bound_of_one"),
-            "calibrated": ("log_factors",),
+            "calibrated": ("as_calibrated", "log_factors"),
             "fitted_sessions": ("as_fitted",),
             "intervals": ("interval_rows", "interval_sizes"),
             "measured": ("MEASURED", "measured_kernel", "measured_signature"),
@@ -77,6 +77,7 @@ __all__ = [
     "SESSION_OPS",
     "SOFTWARE_OPS",
     "TimedEstimate",
+    "as_calibrated",
     "as_fitted",
     "as_timed",
     "at_least_bound_of_one",

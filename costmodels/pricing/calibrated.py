@@ -14,9 +14,7 @@ from perfc.ir import Kernel
 
 
 def as_calibrated(estimate: Estimate, kernels: KernelTable, target: Target) -> Estimate:
-    """Correct an estimate by what the target's profile says, if it says anything."""
-    if not target.fits:
-        return estimate
+    """Correct an estimate by what the target's profile says."""
     fits = [target.fits.of(kernel) for kernel in kernels.kernels]
     if not any(fits):
         return estimate

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from perfc.costmodels import pricing
 from perfc.costmodels.kernels import (
     OF_TARGET,
-    ColumnTable,
     CostModel,
     Estimate,
     Floats,
@@ -26,7 +25,6 @@ from perfc.costmodels.pricing.bound import (
     at_least_own_bound,
     brings_bound,
 )
-from perfc.costmodels.pricing.calibrated import as_calibrated
 from perfc.costmodels.pricing.intervals import with_intervals
 from perfc.costmodels.pricing.listed import MEASURED_NAME, ListedModel
 from perfc.ir import Kernel, PerfcError
@@ -98,7 +96,7 @@ def _price_one_by_one(
 
 def _most_alone(table: KernelTable) -> int:
     """Return how many kernels of one op are few."""
-    return FEW_OF_COLUMNS if isinstance(table, ColumnTable) else FEW
+    return FEW_OF_COLUMNS if table.has_columns_only else FEW
 
 
 def _ones(_: KernelTable) -> dict[int, OneSignature]:
@@ -161,7 +159,8 @@ def _estimate(model: CostModel, offered: KernelTable, target: Target) -> Estimat
     if model.name != MEASURED_NAME:
         if is_built_in(model):
             estimate = with_intervals(estimate, offered, target)
-        estimate = as_calibrated(estimate, offered, target)
+        if target.fits:
+            estimate = pricing.as_calibrated(estimate, offered, target)
     if brings_bound(model):
         estimate = at_least_own_bound(estimate, offered, target, model)
     return estimate

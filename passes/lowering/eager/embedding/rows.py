@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import locality
-from perfc.costmodels.kernels import Many, many_of
+from perfc.costmodels import kernels, locality
 from perfc.ir import AttrValue, DType, Record, TensorType, Work
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.passes.lowering.eager.reductions import INDEX_BYTES
@@ -33,7 +32,7 @@ def distinct(rows: int, lookups: int, popularity: str = "") -> int:
     At most there are as many as rows, and as lookups. Equally popular ones, unless
     *popularity* says how they spread.
     """
-    if (each := many_of(lookups)) is not None:
+    if type(lookups) is not int and (each := kernels.many_of(lookups)) is not None:
         return _distinct_of_many(rows, each, popularity)
     return _distinct(rows, lookups, popularity)
 
@@ -48,7 +47,7 @@ def _distinct(rows: int, lookups: int, popularity: str) -> int:
     return math.ceil(float(found[0]))
 
 
-def _distinct_of_many(rows: int, lookups: Many, popularity: str) -> int:
+def _distinct_of_many(rows: int, lookups: kernels.Many, popularity: str) -> int:
     """Count the rows looked up, for each of many numbers of lookups."""
 
     def each(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
