@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     try:
         if options.dry_run:
-            from collection.estimate import print_estimate  # noqa: PLC0415 - PyTorch
+            from collection.estimate import print_estimate
 
             print_estimate(options.target, options.seconds)
             return 0
@@ -104,7 +104,7 @@ def _collect(options: argparse.Namespace, begin: float) -> int:
         end = begin + options.seconds
         clock.watch(end, output.copy_as_it_is)
         start_torch()
-        from collection.session import Session  # noqa: PLC0415 - imports PyTorch
+        from collection.session import Session
 
         session = Session(output, options.device, begin, end)
         failed = session.probe() if options.probe else session.window()

@@ -103,7 +103,7 @@ def singles() -> Iterator[Times]:
     """Measure durations of a prepared oracle."""
     for name, options in (DEFAULT, TRAINING):
         oracle = Oracle(name, "a100", **options)
-        chance = random.Random(0)  # noqa: S311 - no secrets
+        chance = random.Random(0)
         asked = [edits.Duration(n, us=chance.random() * 99) for n in nodes(oracle)]
         yield f"{name}: one duration", many(asking(oracle, asked), 15)
         for where in ("gemm", "elementwise"):
@@ -237,9 +237,9 @@ MODELS = (
 def exact(sequences: int, seed: int) -> int:
     """Compare answers to random edits with fresh analyses; return 1 if one differs."""
     sys.path.append(str(Path(__file__).parents[1]))
-    from tests.tools.oracle.plain import Plain  # noqa: PLC0415 - of a checkout
+    from tests.tools.oracle.plain import Plain
 
-    chance = random.Random(seed)  # noqa: S311 - no secrets
+    chance = random.Random(seed)
     worst, raised = 0.0, 0
     for number in range(sequences):
         name, target, options = chance.choice(MODELS)

@@ -123,7 +123,7 @@ class Expr:
                 found |= _atom_symbols(atom)
         return frozenset(found)
 
-    def evaluate(self, bindings: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def evaluate(self, bindings: Mapping[str, Any]) -> Any:
         """Put numbers (or numpy arrays) in place of the symbols.
 
         Raises:
@@ -149,7 +149,7 @@ def symbol(name: str) -> Expr:
     return Expr((((Symbol(name),), 1),))
 
 
-def evaluate(dim: Dim, bindings: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def evaluate(dim: Dim, bindings: Mapping[str, Any]) -> Any:
     """Evaluate *dim*; an int is its own value."""
     return dim.evaluate(bindings) if isinstance(dim, Expr) else dim
 
@@ -163,7 +163,7 @@ def symbols_of(dims: Iterable[Dim]) -> frozenset[str]:
     return found
 
 
-def product(dims: Iterable[Any]) -> Any:  # noqa: ANN401
+def product(dims: Iterable[Any]) -> Any:
     """Multiply ints, arrays or expressions; 1 for none."""
     return math.prod(dims)
 
@@ -173,12 +173,12 @@ def total(dims: Iterable[Dim]) -> Dim:
     return _build(term for dim in dims for term in _terms(dim))
 
 
-def ceil_div(dividend: Any, divisor: Any) -> Any:  # noqa: ANN401
+def ceil_div(dividend: Any, divisor: Any) -> Any:
     """Divide and round up, on ints, arrays or expressions."""
     return -(-dividend // divisor)
 
 
-def maximum(left: Any, right: Any) -> Any:  # noqa: ANN401
+def maximum(left: Any, right: Any) -> Any:
     """Return the larger, elementwise on arrays, symbolic on expressions."""
     if isinstance(left, Expr) or isinstance(right, Expr):
         return _symbolic_maximum(left, right)
@@ -353,7 +353,7 @@ def _atom_symbols(atom: Atom) -> frozenset[str]:
     return atom.left.symbols() | atom.right.symbols()
 
 
-def _evaluate_atom(atom: Atom, bindings: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _evaluate_atom(atom: Atom, bindings: Mapping[str, Any]) -> Any:
     if isinstance(atom, Symbol):
         try:
             return bindings[atom.name]

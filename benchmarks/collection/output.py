@@ -129,7 +129,7 @@ class Output:
 
     def table(self, name: str) -> Path:
         """Return a table in the scratch folder: Parquet where it can be written."""
-        from importlib.util import find_spec  # noqa: PLC0415 - used once a part
+        from importlib.util import find_spec
 
         suffix = ".csv" if find_spec("pyarrow") is None else ".parquet"
         return self.scratch / (name + suffix)

@@ -47,7 +47,7 @@ _KEPT = 0.9
 
 def tables(seed: int, count: int) -> TableList:
     """Tables of sizes as recommendation models have them."""
-    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    chance = random.Random(seed)
     listed = [
         ListedTable(
             name=f"t{number}",
@@ -138,7 +138,7 @@ def accuracy(
 ) -> None:
     """Print how far the compact cost is from the pipeline over random plans."""
     target = load_target(system)
-    chance = random.Random(0)  # noqa: S311 - not for secrets
+    chance = random.Random(0)
     world = world_of(target, ranks)
     asked = Request(model=text, batch=batch, mode="training")
     model = ShardModel(request=asked, target=target, world=world)

@@ -112,14 +112,14 @@ def _resnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def _vit() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """ViT-base as `AutoModel` makes it: a pooler, no classes."""
-    from transformers import ViTConfig, ViTModel  # noqa: PLC0415 - slow
+    from transformers import ViTConfig, ViTModel
 
     return ViTModel(ViTConfig()), (torch.zeros(4, 3, 224, 224),)
 
 
 def _qwen() -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Qwen1.5-0.5B as `AutoModel` makes it: no words come out."""
-    from transformers import Qwen2Config, Qwen2Model  # noqa: PLC0415 - slow
+    from transformers import Qwen2Config, Qwen2Model
 
     config = Qwen2Config(
         hidden_size=1024,
@@ -154,7 +154,7 @@ class _RotaryOf2025(nn.Module):
 
 def _attention_of_2025() -> str:
     """Return the name of attention as transformers 4.5x calls it: with copies."""
-    from transformers import AttentionInterface  # noqa: PLC0415 - slow
+    from transformers import AttentionInterface
 
     def attention(
         module: nn.Module, *heads: Tensor, **_: object

@@ -129,7 +129,7 @@ def measure(name: str) -> bool:
     """Record and analyze one model in this process; print a row."""
     seconds, gigabytes = BARS[name]
     started = time.perf_counter()
-    import perfc  # noqa: PLC0415 - importing it counts
+    import perfc
 
     model = perfc.load(f"{__file__}:{name}", mode="training")
     report = perfc.analyze(model, "h100")

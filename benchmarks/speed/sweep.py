@@ -54,7 +54,7 @@ def _loop_s() -> float:
 
 def _dask(workers: int, expected: Any) -> None:
     """Sweep on a cluster of which a worker dies, and compare the rows."""
-    import distributed  # noqa: PLC0415 - only where it is asked for
+    import distributed
 
     cluster = distributed.LocalCluster(
         n_workers=workers, threads_per_worker=1, dashboard_address=None

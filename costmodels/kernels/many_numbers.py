@@ -102,87 +102,87 @@ class Many:
 
     __float__ = __int__
 
-    def __eq__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __eq__(self, other: object) -> Any:
         return self is other or _compared(operator.eq, self, other)
 
-    def __ne__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __ne__(self, other: object) -> Any:
         return self is not other and _compared(operator.ne, self, other)
 
-    def __lt__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __lt__(self, other: object) -> Any:
         return _compared(operator.lt, self, other)
 
-    def __le__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __le__(self, other: object) -> Any:
         return _compared(operator.le, self, other)
 
-    def __gt__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __gt__(self, other: object) -> Any:
         return _compared(operator.gt, self, other)
 
-    def __ge__(self, other: object) -> Any:  # noqa: ANN401 - or `Truths`
+    def __ge__(self, other: object) -> Any:
         return _compared(operator.ge, self, other)
 
-    def __add__(self, other: object) -> Any:  # noqa: ANN401 - a number, or many
+    def __add__(self, other: object) -> Any:
         return _sum(self, other)
 
-    def __radd__(self, other: object) -> Any:  # noqa: ANN401
+    def __radd__(self, other: object) -> Any:
         return _sum(other, self)
 
-    def __sub__(self, other: object) -> Any:  # noqa: ANN401
+    def __sub__(self, other: object) -> Any:
         return _difference(self, other)
 
-    def __rsub__(self, other: object) -> Any:  # noqa: ANN401
+    def __rsub__(self, other: object) -> Any:
         return _difference(other, self)
 
-    def __mul__(self, other: object) -> Any:  # noqa: ANN401
+    def __mul__(self, other: object) -> Any:
         return _product(self, other)
 
-    def __rmul__(self, other: object) -> Any:  # noqa: ANN401
+    def __rmul__(self, other: object) -> Any:
         return _product(other, self)
 
-    def __floordiv__(self, other: object) -> Any:  # noqa: ANN401
+    def __floordiv__(self, other: object) -> Any:
         if self.whole and type(other) is int and other == 1:
             return self
         return _quotient(np.floor_divide, self, other)
 
-    def __rfloordiv__(self, other: object) -> Any:  # noqa: ANN401
+    def __rfloordiv__(self, other: object) -> Any:
         return _quotient(np.floor_divide, other, self)
 
-    def __mod__(self, other: object) -> Any:  # noqa: ANN401
+    def __mod__(self, other: object) -> Any:
         return _quotient(np.remainder, self, other)
 
-    def __rmod__(self, other: object) -> Any:  # noqa: ANN401
+    def __rmod__(self, other: object) -> Any:
         return _quotient(np.remainder, other, self)
 
-    def __truediv__(self, other: object) -> Any:  # noqa: ANN401
+    def __truediv__(self, other: object) -> Any:
         return _ratio(self, other)
 
-    def __rtruediv__(self, other: object) -> Any:  # noqa: ANN401
+    def __rtruediv__(self, other: object) -> Any:
         return _ratio(other, self)
 
-    def __neg__(self) -> Any:  # noqa: ANN401
+    def __neg__(self) -> Any:
         return Many(-self.values, -self.high, -self.low)
 
-    def __pos__(self) -> Any:  # noqa: ANN401
+    def __pos__(self) -> Any:
         return self
 
-    def __abs__(self) -> Any:  # noqa: ANN401
+    def __abs__(self) -> Any:
         return many(np.abs(self.values))
 
-    def __ceil__(self) -> Any:  # noqa: ANN401
+    def __ceil__(self) -> Any:
         return self._rounded(np.ceil)
 
-    def __floor__(self) -> Any:  # noqa: ANN401
+    def __floor__(self) -> Any:
         return self._rounded(np.floor)
 
-    def __trunc__(self) -> Any:  # noqa: ANN401
+    def __trunc__(self) -> Any:
         return self._rounded(np.trunc)
 
-    def __round__(self, digits: None = None) -> Any:  # noqa: ANN401
+    def __round__(self, digits: None = None) -> Any:
         if digits is not None:
             msg = "many numbers are rounded to whole numbers only"
             raise ManyError(msg)
         return self._rounded(np.rint)
 
-    def _rounded(self, function: Callable[[Any], Floats]) -> Any:  # noqa: ANN401
+    def _rounded(self, function: Callable[[Any], Floats]) -> Any:
         if self.whole:
             return self
         found = function(self.values)
@@ -191,23 +191,23 @@ class Many:
             raise ManyError(msg)
         return many(found.astype(np.int64))
 
-    def __rlshift__(self, other: object) -> Any:  # noqa: ANN401
+    def __rlshift__(self, other: object) -> Any:
         if other != 1 or not 0 <= self.low <= self.high < _BITS:
             return NotImplemented
         return many(np.left_shift(1, self.values))
 
-    def bit_length(self) -> Any:  # noqa: ANN401
+    def bit_length(self) -> Any:
         """Return how many bits each number has; as of an int."""
         if not 0 <= self.low <= self.high < _EXACT:
             msg = "numbers are too large for their bits"
             raise ManyError(msg)
         return many(np.frexp(self.values.astype(np.float64))[1].astype(np.int64))
 
-    def is_integer(self) -> Any:  # noqa: ANN401
+    def is_integer(self) -> Any:
         """Whether each number is whole; as of a float."""
         return _agreed(np.floor(self.values) == self.values)
 
-    def each(self, function: Callable[[Array], Array]) -> Any:  # noqa: ANN401
+    def each(self, function: Callable[[Array], Array]) -> Any:
         """Apply a function to the array of the numbers."""
         return many(function(self.values))
 
@@ -243,29 +243,29 @@ class Truths:
     def __bool__(self) -> bool:
         raise SplitError(self.mask)
 
-    def __eq__(self, other: object) -> Any:  # noqa: ANN401
+    def __eq__(self, other: object) -> Any:
         return _counted(self) == _counted(other)
 
-    def __ne__(self, other: object) -> Any:  # noqa: ANN401
+    def __ne__(self, other: object) -> Any:
         return _counted(self) != _counted(other)
 
-    def __add__(self, other: object) -> Any:  # noqa: ANN401
+    def __add__(self, other: object) -> Any:
         return _sum(_counted(self), other)
 
-    def __radd__(self, other: object) -> Any:  # noqa: ANN401
+    def __radd__(self, other: object) -> Any:
         return _sum(other, _counted(self))
 
-    def __rsub__(self, other: object) -> Any:  # noqa: ANN401
+    def __rsub__(self, other: object) -> Any:
         return _difference(other, _counted(self))
 
-    def __mul__(self, other: object) -> Any:  # noqa: ANN401
+    def __mul__(self, other: object) -> Any:
         return _product(_counted(self), other)
 
-    def __rmul__(self, other: object) -> Any:  # noqa: ANN401
+    def __rmul__(self, other: object) -> Any:
         return _product(other, _counted(self))
 
 
-def many(values: Array) -> Any:  # noqa: ANN401 - a number, or many
+def many(values: Array) -> Any:
     """Return numbers of configurations: the one number, where all have the same."""
     if values.dtype.kind == "i":
         low, high = int(values.min()), int(values.max())
@@ -280,7 +280,7 @@ def many_of(value: object) -> Many | None:
     return value if type(value) is Many else None
 
 
-def parted(value: Any, rows: NDArray[np.intp]) -> Any:  # noqa: ANN401
+def parted(value: Any, rows: NDArray[np.intp]) -> Any:
     """Return a number, or many of them, for some of the configurations."""
     return many(value.values[rows]) if type(value) is Many else value
 
@@ -331,11 +331,11 @@ def _require(holds: bool) -> None:
         raise ManyError(msg)
 
 
-def _whole(values: Any, low: float, high: float) -> Any:  # noqa: ANN401
+def _whole(values: Any, low: float, high: float) -> Any:
     return low if low == high else Many(values, low, high)
 
 
-def _sum(left: object, right: object) -> Any:  # noqa: ANN401
+def _sum(left: object, right: object) -> Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented
@@ -347,7 +347,7 @@ def _sum(left: object, right: object) -> Any:  # noqa: ANN401
     return _whole(one + other, low, high)
 
 
-def _difference(left: object, right: object) -> Any:  # noqa: ANN401
+def _difference(left: object, right: object) -> Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented
@@ -358,7 +358,7 @@ def _difference(left: object, right: object) -> Any:  # noqa: ANN401
     return many(one - other)  # of numbers that go alike, as the batch and one less
 
 
-def _product(left: object, right: object) -> Any:  # noqa: ANN401
+def _product(left: object, right: object) -> Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented
@@ -371,7 +371,7 @@ def _product(left: object, right: object) -> Any:  # noqa: ANN401
     return _whole(one * other, low, high)
 
 
-def _quotient(function: np.ufunc, left: object, right: object) -> Any:  # noqa: ANN401
+def _quotient(function: np.ufunc, left: object, right: object) -> Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented
@@ -384,7 +384,7 @@ def _quotient(function: np.ufunc, left: object, right: object) -> Any:  # noqa: 
     return many(function(one, other))
 
 
-def _ratio(left: object, right: object) -> Any:  # noqa: ANN401
+def _ratio(left: object, right: object) -> Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented
@@ -399,7 +399,7 @@ def _ratio(left: object, right: object) -> Any:  # noqa: ANN401
 
 def _compared(
     function: Callable[[Any, Any], Any], left: Many, right: object
-) -> bool | Truths | Any:  # noqa: ANN401 - of no number, NotImplemented
+) -> bool | Truths | Any:
     pair = _pair(left, right)
     if pair is None:
         return NotImplemented

@@ -98,7 +98,7 @@ def _naive_chunk(tables: Sequence[Table], ranks: int, seed: int) -> list[int]:
 
 def _random(tables: Sequence[Table], ranks: int, seed: int) -> list[int]:
     """Draw a rank for each table."""
-    chance = random.Random(seed)  # noqa: S311 - no secret
+    chance = random.Random(seed)
     return [chance.randrange(ranks) for _ in tables]
 
 

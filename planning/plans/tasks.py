@@ -179,7 +179,7 @@ def generate_tasks(
         if not (math.isfinite(size) and size >= 1):
             msg = f"generate_tasks: {name} is {size}, expected a number from 1 on"
             raise UsageError(msg)
-    chance = random.Random(seed)  # noqa: S311 - no secret
+    chance = random.Random(seed)
     room = _USABLE * memory_bytes * ranks
     return [
         ShardingTask(
@@ -240,7 +240,7 @@ def drawn_tables(year: int) -> tuple[Table, ...]:
         msg = f"no statistics of tables of {year}; there are those of {known}"
         raise UsageError(msg)
     data = DATA_SETS[year]
-    chance = random.Random(_POOL_SEED)  # noqa: S311 - no secret
+    chance = random.Random(_POOL_SEED)
     tables = [_table(chance, data, at) for at in range(data.tables)]
     drawn = math.fsum(table.pooling for table in tables) / data.tables
     scale = data.pooling_mean / drawn

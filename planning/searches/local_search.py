@@ -86,7 +86,7 @@ class LocalSearch:
             rounds: How often in a row it may be in vain.
 
         """
-        chance = random.Random(self.seed)  # noqa: S311 - not for secrets
+        chance = random.Random(self.seed)
         best, key, vain = self.draft.copy(), self.draft.key, 0
         while vain < rounds and not self.stop():
             self._shake(chance)
