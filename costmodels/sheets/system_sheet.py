@@ -97,15 +97,9 @@ def _beside(key: str, base: Table, document: Table, where: str) -> object:
         return document.get(key, base.get(key))
     if not isinstance(base[key], dict):
         return base[key]
+    advice = "a field", "a system takes it from its target"
     of_gpu, of_node = (cast("Table", sheet[key]) for sheet in (base, document))
-    taken = sorted(of_gpu.keys() & of_node.keys())
-    if taken:
-        message = (
-            f"{where}: {key}.{quoted(taken[0])}: expected a field that the target's "
-            "sheet has not, found one of it; a system takes it from its target"
-        )
-        raise TargetError(message)
-    return {**of_gpu, **of_node}
+    return _joined(of_gpu, of_node, f"{where}: {key}", advice)
 
 
 def _sources(of_target: object, of_system: object, where: str) -> object:
@@ -113,11 +107,25 @@ def _sources(of_target: object, of_system: object, where: str) -> object:
     if not isinstance(of_target, dict) or not isinstance(of_system, dict):
         return of_system
     theirs, ours = cast("Table", of_target), cast("Table", of_system)
+    return _joined(theirs, ours, f"{where}: sources", ("an id", "call it otherwise"))
+
+
+def _joined(theirs: Table, ours: Table, where: str, advice: tuple[str, str]) -> Table:
+    """Return a table of the target and one of the system, which share no key.
+
+    Args:
+        theirs: The target's.
+        ours: The system's.
+        where: What the table is, in messages.
+        advice: What a key is, and what to do about one of both.
+
+    """
     both = sorted(theirs.keys() & ours.keys())
     if both:
+        kind, remedy = advice
         message = (
-            f"{where}: sources.{quoted(both[0])}: expected an id that the target's "
-            "sheet has not, found one of it; call it otherwise"
+            f"{where}.{quoted(both[0])}: expected {kind} that the target's sheet has "
+            f"not, found one of it; {remedy}"
         )
         raise TargetError(message)
     return {**theirs, **ours}
