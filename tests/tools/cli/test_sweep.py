@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -206,21 +208,28 @@ def test_processes_say_the_same(command: Command) -> None:
 
 def test_processes_end_with_their_parent(tmp_path: Path) -> None:
     """A parent that is killed leaves no worker behind, which would hold its stderr."""
-    words = ("--vary", "batch=64:2000:1", "--target", "a100", "--executor", "local:2")
-    process = subprocess.Popen(
+    words = ("--vary", "batch=64:100000:1", "--target", "a100", "--executor", "local:2")
+    with subprocess.Popen(
         [sys.executable, "-m", "perfc", "sweep", WORKLOAD, *words, "-o", "rows.csv"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
-    )
-    journal = tmp_path / "rows.csv.part.csv"
-    while not (journal.exists() and journal.stat().st_size):
-        assert process.poll() is None
-    process.kill()
-    assert process.stderr is not None
-
-    process.communicate(timeout=60)  # which ends when nobody has the pipe
+    ) as process:
+        try:
+            while not _size_of(tmp_path / "rows.csv.part.csv"):
+                assert process.poll() is None
+                time.sleep(0.01)
+        finally:
+            process.kill()
+        process.communicate(timeout=60)  # which ends when nobody has the pipe
 
     assert -9 == process.returncode
+
+
+def _size_of(path: Path) -> int:
+    """Return the bytes of a file that may come and go, 0 where it is not there."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size
+    return 0
 
 
 def test_usual_metrics_are_those_of_the_library() -> None:
