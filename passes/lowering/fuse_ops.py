@@ -23,7 +23,9 @@ from perfc.ir import (
     Value,
     Work,
 )
+from perfc.ir.copying import bind_record
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
@@ -41,11 +43,11 @@ class FuseOps(Pass):
     """Launch one kernel in place of those of several ops.
 
     As somebody writes it by hand, in Triton or CUDA: what one of the ops writes for
-    another stays in registers, what several of them read is read once, and the host
-    calls one op. At most one of the kernels may be more than a loop over elements (a
-    GEMM, a reduction, a lookup): it takes the others along, before or after it. A GEMM
-    whose sum is split keeps the kernel that adds its parts up, which takes along what
-    comes after.
+    another stays in registers, as does what the kernels of one op write for each other;
+    what several of them read is read once, and the host calls one op. At most one of the
+    kernels may be more than a loop over elements (a GEMM, a reduction, a lookup): it
+    takes the others along, before or after it. A GEMM whose sum is split keeps the kernel
+    that adds its parts up, which takes along what comes after.
 
     The ops follow one another, on one stream, and nothing in between synchronises.
 
@@ -301,7 +303,7 @@ class _Fusing:
                 "say how long it takes"
             )
             raise UnsupportedModelError(msg)
-        saved = self._saved()
+        saved = self._saved() + self._saved_within(device)
         if not anchors:
             return [(self._loop(kernels, saved), math.nan)]
         (anchor,) = anchors
@@ -362,6 +364,30 @@ class _Fusing:
             seen.add(value)
         return Work(0, read, written)
 
+    def _saved_within(self, device: Sequence[int]) -> Work:
+        """Return the bytes that kernels of one node need not move for each other.
+
+        As one kernel they move what the op cannot do without. What a GEMM with a split
+        sum leaves in memory for its second kernel stays there.
+        """
+        source, found = self.source, Work(0, 0, 0)
+        for node in self._nodes:
+            own = [t for t in device if source.ops[source.op[t]].node == node.name]
+            if len(own) < _SEVERAL or any(source.detail[t] == PARTS for t in own):
+                continue
+            work = _sum([source.kernels[source.kernel[task]] for task in own])
+            found += _less(work, self._needed(node))
+        return attrs.evolve(found, flops=0)
+
+    def _needed(self, node: Node) -> Work:
+        """Return the flops and the bytes that an op cannot do without."""
+        operands, results = (
+            [v.type.bind(self.bindings) for v in values if v.type is not None]
+            for values in (node.operands, node.results)
+        )
+        attributes = bind_record(node.attributes, self.bindings)
+        return BUILTIN_OPS[node.op].work(attributes, operands, results)
+
     def _reads(self) -> Iterator[Value]:
         """Yield the values that each of the nodes reads, behind views."""
         for node in self._nodes:
@@ -376,6 +402,8 @@ class _Fusing:
     def _nbytes(self, value: Value) -> int:
         return 0 if value.type is None else int(value.type.bind(self.bindings).nbytes)
 
+
+_SEVERAL = 2
 
 _MOVABLE = frozenset({TaskKind.CALL, TaskKind.KERNEL})
 """Tasks that a fused kernel does, or makes needless."""
