@@ -191,7 +191,7 @@ class Lowering:
         key = (node.op, node.attributes, operands, results)
         found = self._sites.get(key)
         if found is None:
-            eager = self.binding.eager(key)
+            eager = self.binding.known_eager(key)
             found = self._interned(eager.name, eager.launches, eager.layouts)
             self._sites[key] = found
         laid_out = zip(results, found.layouts, strict=True) if found.layouts else ()

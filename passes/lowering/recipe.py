@@ -100,23 +100,31 @@ class Binding:
     def eager(self, key: SiteKey) -> Eager:
         """Return the launches of eager PyTorch at a site, at these sizes."""
         if not self.shared:
-            return self._eager(key)
+            return eager_launches(self._site(key))
         found = self._eagers.get(key)
         if found is None:
-            found = self._eagers[key] = self._eager(key)
+            found = self._eagers[key] = eager_launches(self._site(key))
         return found
 
-    def _eager(self, key: SiteKey) -> Eager:
+    def known_eager(self, key: SiteKey) -> Eager:
+        """Return the same, which other graphs may have asked for.
+
+        One that is edited has the sites that it had, but for some.
+        """
+        return _known_launches(self._site(key))
+
+    def _site(self, key: SiteKey) -> Site:
         op, attributes, operands, results = key
-        site = Site(
+        return Site(
             op,
             bind_record(attributes, self.numbers),
             tuple([self.tensor(slot) for slot in operands]),
             tuple([self.type(slot.type) for slot in results]),
             self.settings,
         )
-        return eager_launches(site)
 
+
+_known_launches = functools.lru_cache(2048)(eager_launches)
 
 SiteKey: TypeAlias = tuple[str, Record, tuple[Slot, ...], tuple[Slot, ...]]
 """Op, attributes, operands, results."""

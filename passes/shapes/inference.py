@@ -11,13 +11,31 @@ from perfc.ir.dims import Dim, Expr, symbol
 from perfc.ir.node_kinds import (
     has_trait,
 )
-from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio, Trait
+from perfc.ir.opdef import Abstract, InferRule, OpDef, OpRegistry, Ratio, Trait
 from perfc.ir.ops.rules import UNKNOWN_DIM
 from perfc.ir.support import VerifyError
 
 _Signature = tuple[object, ...]
 _SCALAR = TensorType(DTYPES["f32"], ())
 _MAX_STEPS = 10
+
+
+_INFERRED: dict[tuple[InferRule, _Signature], Sequence[Abstract | None]] = {}
+"""What type rules said in other graphs: one that is edited is mostly as it was."""
+
+_MOST_INFERRED = 4096
+
+
+def _inferred(
+    opdef: OpDef, node: Node, operands: Sequence[Abstract], key: _Signature
+) -> Sequence[Abstract | None]:
+    """Return what a type rule says, which it is asked once."""
+    found = _INFERRED.get((opdef.infer, key))
+    if found is None:
+        if len(_INFERRED) >= _MOST_INFERRED:
+            _INFERRED.clear()
+        found = _INFERRED[opdef.infer, key] = opdef.infer(node.attributes, operands)
+    return found
 
 
 @attrs.define(eq=False)
@@ -152,11 +170,11 @@ class Inference:
         key = (
             node.op,
             node.attributes,
-            *((o.type, o.elements, o.ratio) for o in operands),
+            *[(o.type, o.elements, o.ratio) for o in operands],
         )
         found = self._memo.get(key)
         if found is None:
-            results = opdef.infer(node.attributes, operands)
+            results = _inferred(opdef, node, operands, key)
             found = self._memo[key] = [self._shared(result) for result in results]
         return found
 

@@ -19,8 +19,10 @@ from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipelines import (
+    GIVEN,
     inferred,
     is_whole,
+    loading_parts,
     loading_pipeline,
     split_pipeline,
 )
@@ -361,12 +363,20 @@ class _Recipe:
         name: What `read_program` takes.
         source: The file that it was read from, if there is one.
         transforms: Passes that changed the graph.
+        fronts: The program after the passes before them, by those; not pickled.
 
     """
 
     name: str
     source: Path | None
     transforms: tuple[Pass, ...]
+    fronts: dict[tuple[Pass, ...], Program] = attrs.field(
+        factory=dict["tuple[Pass, ...]", Program], repr=False
+    )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out what was worked out."""
+        return type(self), (self.name, self.source, self.transforms)
 
     def after(self, conversion: Pass) -> _Recipe:
         """Return the recipe of the model in another type."""
@@ -383,9 +393,11 @@ class _Recipe:
         wanted = Dimensions(dims=model.dims)
         given = any(rank.ops is None for rank in model.program.classes)
         again = attrs.evolve(self, transforms=tuple(transforms))
-        if self.transforms or model.late is not None or given or _trains(transforms):
-            read = read_program(self.name)
-            made = prepare(read, wanted, self.source, transforms)
+        if model.late is not None or given or is_whole(transforms):
+            made = prepare(read_program(self.name), wanted, self.source, transforms)
+            return attrs.evolve(made, recipe=again)
+        if self.transforms or _trains(transforms):
+            made = self._remade(transforms, wanted)
             return attrs.evolve(made, recipe=again)
         passes = inferred(transforms)
         with paused_collector():
@@ -397,6 +409,35 @@ class _Recipe:
             dtype=computes_in(transforms),
             recipe=again,
             passes=(*model.passes, *passes),
+        )
+
+    def _remade(self, transforms: Sequence[Pass], wanted: Dimensions) -> Model:
+        """Load the model with other transforms, from where they begin.
+
+        What any model goes through before is done once, and copied.
+        """
+        front, late = loading_parts(transforms)
+        known = self.fronts.get(tuple(front))
+        with paused_collector():
+            if known is None:
+                read = read_program(self.name)
+                if read.recorded:
+                    return prepare(read, wanted, self.source, transforms)
+                raised = PassManager(front).run(read)
+                known = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
+                self.fronts[tuple(front)] = known
+            typed = PassManager((ShapeInference(),)).run(copied_program(known))
+            manager = PassManager(late, given=GIVEN)
+            analysis = manager.run(
+                attrs.evolve(typed.program, diagnostics=known.diagnostics),
+                annotations=typed.annotations,
+            )
+            made = _bound(analysis, wanted)
+        return attrs.evolve(
+            made,
+            source=self.source,
+            dtype=computes_in(transforms),
+            passes=(*front, *late),
         )
 
 
