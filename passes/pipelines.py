@@ -86,7 +86,7 @@ def loading_parts(
 ) -> tuple[list[Pass], list[Pass]]:
     """Return those passes in two parts: what any model goes through, and the rest.
 
-    The first is `FRONT`, with transforms of the phase `source`. After it types are known.
+    The first is `FRONT`, with transforms of the phase `source`; it leaves types.
 
     Raises:
         PipelineError: as `loading_pipeline`.

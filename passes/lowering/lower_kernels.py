@@ -285,9 +285,8 @@ _MODELLED = frozenset(field.name for field in TABLE_FIELDS)
 
 def _remark(graph: Graph, ctx: PassContext) -> None:
     """Say what the graph has that launches do not show."""
-    for node in graph:
-        if not is_embedding_bag(node):
-            continue
+    nodes = [*graph]
+    for node in filter(is_embedding_bag, nodes):
         tables = node.attributes.records("tables")
         ignored = sorted({name for t in tables for name in t if name not in _MODELLED})
         if ignored:
@@ -297,7 +296,7 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
                 "the table lay in device memory, uncached",
                 str(node),
             )
-    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in graph):
+    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in nodes):
         _remark_convolutions(ctx)
 
 

@@ -7,6 +7,7 @@ it does not matter whose is kept. Nothing of it goes to other processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import attrs
@@ -143,5 +144,7 @@ def _rows(found: Estimate) -> list[_Price]:
 
 def _estimate(rows: Sequence[_Price]) -> Estimate:
     numbers, models, provenances = zip(*rows, strict=True)
-    seconds, shared, own, *of_target = np.array(numbers).T.copy()
+    count = len(rows) * len(numbers[0])
+    column = np.fromiter(chain.from_iterable(numbers), np.float64, count)
+    seconds, shared, own, *of_target = column.reshape(len(rows), -1).T.copy()
     return Estimate(seconds, shared, own, models, provenances, np.stack(of_target))
