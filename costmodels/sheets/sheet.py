@@ -183,7 +183,25 @@ def build_target(
 def _sheet_fields(
     document: Table, where: str
 ) -> tuple[dict[str, FieldValue], dict[str, str]]:
-    """Return the fields of a sound sheet, and the citation of each."""
+    """Return the fields of a sound sheet, and the citation of each.
+
+    Of a sheet that was read before (`parse_sheet`) they are known.
+    """
+    found = _FIELDS.get(id(document))
+    if found is None or found[0] is not document:
+        if len(_FIELDS) >= _MOST_SHEETS:
+            _FIELDS.clear()
+        found = _FIELDS[id(document)] = (document, *_fields_of(document, where))
+    return found[1], found[2]
+
+
+_FIELDS: dict[int, tuple[Table, dict[str, FieldValue], dict[str, str]]] = {}
+_MOST_SHEETS = 64
+
+
+def _fields_of(
+    document: Table, where: str
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
     check_sheet(document, where)
     fields = field_values(document)
     sources = citations(document, fields)
@@ -262,10 +280,10 @@ def _check_overridden(fields: Fields) -> None:
     known = fields_with(tiers_in(fields))
     for name, value in fields.items():
         _refuse(known[name], value)
+    begun, synchronous = {known[n].section for n in fields}, is_synchronous(fields)
     for name, field in known.items():
         section = field.section
-        begun = any(known[other].section == section for other in fields)
-        wanted = begun and is_required(field, synchronous=is_synchronous(fields))
+        wanted = section in begun and is_required(field, synchronous=synchronous)
         if wanted and name not in fields:
             do = "name a system (`perfc targets`)" if field.text else f"set {name} too"
             message = f"--set {section}: this target has no [{section}]; {do}"

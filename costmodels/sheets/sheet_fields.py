@@ -71,10 +71,11 @@ class SheetField:
     choices: tuple[str, ...] = ()
     """What a text may be, where not anything."""
     required: bool = True
+    section: str = attrs.field(init=False, eq=False, repr=False)
+    """The TOML table that holds the field."""
 
-    @property
-    def section(self) -> str:
-        """The TOML table that holds the field."""
+    @section.default
+    def _section(self) -> str:
         return self.name.rpartition(".")[0]
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias, cast
 
@@ -32,8 +33,9 @@ TARGET = "target"
 """Key of a system's sheet: the sheet of its GPUs."""
 
 
+@functools.lru_cache(64)
 def parse_sheet(text: str, where: str) -> Table:
-    """Return the TOML tables of a sheet's text."""
+    """Return the TOML tables of a sheet's text, which nobody changes."""
     return parse_toml(text, TargetError, where)
 
 
