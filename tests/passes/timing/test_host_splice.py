@@ -1,4 +1,4 @@
-"""Segments of the host for a graph with ops fused, against those from the first op on."""
+"""Segments of the host for a graph with ops fused, against those of all its ops."""
 
 from __future__ import annotations
 
