@@ -19,10 +19,7 @@ from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipelines import (
-    GIVEN,
-    inferred,
     is_whole,
-    loading_parts,
     loading_pipeline,
     split_pipeline,
 )
@@ -34,6 +31,7 @@ from perfc.tools.models.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.models.fronts import Fronts, transformed
 from perfc.tools.models.pass_order import (
     asked_passes,
     check_mode,
@@ -50,7 +48,6 @@ from perfc.tools.models.pass_order import (
 )
 from perfc.tools.models.program import (
     OnnxModel,
-    copied_program,
     depends_on_numbers,
     is_onnx,
     read_onnx,
@@ -90,7 +87,6 @@ class Model:
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
         again: Loads it once more with a conversion, at the bound dimensions.
-        preset: Name of the preset that it was loaded by; empty for none.
         preset: Name of the preset that it was loaded by; empty for none.
         passes: What its op graphs went through.
 
@@ -363,20 +359,14 @@ class _Recipe:
         name: What `read_program` takes.
         source: The file that it was read from, if there is one.
         transforms: Passes that changed the graph.
-        fronts: The program after the passes before them, by those; not pickled.
+        fronts: What it was before them.
 
     """
 
     name: str
     source: Path | None
     transforms: tuple[Pass, ...]
-    fronts: dict[tuple[Pass, ...], Program] = attrs.field(
-        factory=dict["tuple[Pass, ...]", Program], repr=False
-    )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Leave out what was worked out."""
-        return type(self), (self.name, self.source, self.transforms)
+    fronts: Fronts = attrs.field(factory=Fronts, repr=False)
 
     def after(self, conversion: Pass) -> _Recipe:
         """Return the recipe of the model in another type."""
@@ -391,53 +381,24 @@ class _Recipe:
         if not transforms:
             return None
         wanted = Dimensions(dims=model.dims)
-        given = any(rank.ops is None for rank in model.program.classes)
         again = attrs.evolve(self, transforms=tuple(transforms))
+        given = any(rank.ops is None for rank in model.program.classes)
         if model.late is not None or given or is_whole(transforms):
+            found = None
+        elif self.transforms or _trains(transforms):
+            found = self.fronts.transformed(self.name, transforms)
+        else:
+            analysis, passes = transformed(model.unbound, transforms)
+            found = analysis, [*model.passes, *passes]
+        if found is None:
             made = prepare(read_program(self.name), wanted, self.source, transforms)
             return attrs.evolve(made, recipe=again)
-        if self.transforms or _trains(transforms):
-            made = self._remade(transforms, wanted)
-            return attrs.evolve(made, recipe=again)
-        passes = inferred(transforms)
-        with paused_collector():
-            manager = PassManager((ShapeInference(), *passes))
-            made = _bound(manager.run(copied_program(model.unbound)), wanted)
         return attrs.evolve(
-            made,
+            _bound(found[0], wanted),
             source=self.source,
             dtype=computes_in(transforms),
             recipe=again,
-            passes=(*model.passes, *passes),
-        )
-
-    def _remade(self, transforms: Sequence[Pass], wanted: Dimensions) -> Model:
-        """Load the model with other transforms, from where they begin.
-
-        What any model goes through before is done once, and copied.
-        """
-        front, late = loading_parts(transforms)
-        known = self.fronts.get(tuple(front))
-        with paused_collector():
-            if known is None:
-                read = read_program(self.name)
-                if read.recorded:
-                    return prepare(read, wanted, self.source, transforms)
-                raised = PassManager(front).run(read)
-                known = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
-                self.fronts[tuple(front)] = known
-            typed = PassManager((ShapeInference(),)).run(copied_program(known))
-            manager = PassManager(late, given=GIVEN)
-            analysis = manager.run(
-                attrs.evolve(typed.program, diagnostics=known.diagnostics),
-                annotations=typed.annotations,
-            )
-            made = _bound(analysis, wanted)
-        return attrs.evolve(
-            made,
-            source=self.source,
-            dtype=computes_in(transforms),
-            passes=(*front, *late),
+            passes=tuple(found[1]),
         )
 
 
