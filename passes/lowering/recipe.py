@@ -108,7 +108,7 @@ class Binding:
         return found
 
     def known_eager(self, key: SiteKey) -> Eager:
-        """Return the same, which other graphs may have asked for.
+        """Return the launches at a site that other graphs may have had, too.
 
         One that is edited has the sites that it had, but for some.
         """

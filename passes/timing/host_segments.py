@@ -46,7 +46,7 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
 def seconds_of(
     graph: LaunchGraph, profile: HostProfile, tasks: Sequence[int]
 ) -> list[float]:
-    """Return what `host_seconds` says of some tasks.
+    """Return the seconds of some tasks, as `host_seconds` has them.
 
     Raises:
         PerfcError: a host segment states no time.
@@ -119,7 +119,7 @@ class _Times:
 
 @attrs.define(eq=False)
 class Marks:
-    """Where ops begin, in the order in which the host runs them.
+    """Places at which ops begin, in the order in which the host runs them.
 
     Attributes:
         place: Number of the first task of each op in the graph with segments; -1 of one

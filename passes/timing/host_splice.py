@@ -55,7 +55,7 @@ class Hosting:
         )
 
     def spliced(self, graph: LaunchGraph, splice: Splice) -> Hosting | None:
-        """Return what it does for a graph that has other ops in place of some.
+        """Return the host of a graph that has other ops in place of some.
 
         None where those ops change what comes after them, or it is not known.
 
@@ -84,7 +84,7 @@ class Hosting:
     def _renamed(
         self, of_ops: Sequence[str], graph: LaunchGraph, splice: Splice
     ) -> Sequence[str]:
-        """Return what is said of each op, by the nodes that it comes from."""
+        """Return a word for each op, by the nodes that it comes from."""
         if not of_ops:
             return ()
         known = {splice.base.ops[op].node: of_ops[op] for op in splice.ops}

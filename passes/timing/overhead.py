@@ -179,7 +179,7 @@ def _remember(graph: LaunchGraph, hosting: Hosting) -> None:
 
 
 def _remembered(graph: LaunchGraph, profile: HostProfile) -> Hosting | None:
-    """Return what is known for the structure, or follows from that of another."""
+    """Return the host of a structure that is known, or like one that is."""
     if graph.complete:
         for other in _HOSTED.get(graph.structure, ()):
             if other.profile is profile or other.profile == profile:
