@@ -56,6 +56,10 @@ TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
 
 
+def _section(field: SheetField) -> str:
+    return field.name.rpartition(".")[0]
+
+
 @attrs.frozen(kw_only=True)
 class SheetField:
     """One field that a sheet may have."""
@@ -71,12 +75,13 @@ class SheetField:
     choices: tuple[str, ...] = ()
     """What a text may be, where not anything."""
     required: bool = True
-    section: str = attrs.field(init=False, eq=False, repr=False)
+    section: str = attrs.field(
+        default=attrs.Factory(_section, takes_self=True),
+        init=False,
+        eq=False,
+        repr=False,
+    )
     """The TOML table that holds the field."""
-
-    @section.default
-    def _section(self) -> str:
-        return self.name.rpartition(".")[0]
 
     @property
     def key(self) -> str:

@@ -72,6 +72,11 @@ def an_edit(draw: st.DrawFn, name: str) -> Any:
     return kinds[draw(st.sampled_from(sorted(kinds)))]()
 
 
+def nothing_known(*_: object) -> dict[Any, Any]:
+    """Return what was launched at sites before: nothing."""
+    return {}
+
+
 def anew(name: str, runtime: str, oracle: Oracle, asked: list[Any]) -> perfc.Report:
     """Return the analysis of the model by the pipeline of a report, from the start.
 
@@ -88,9 +93,7 @@ def anew(name: str, runtime: str, oracle: Oracle, asked: list[Any]) -> perfc.Rep
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("perfc.passes.shapes.inference._INFERRED", {})
         patch.setattr("perfc.passes.shapes.inference._TYPES", {})
-        patch.setattr(
-            "perfc.passes.lowering.recipe._known_launches", lambda *_: dict[Any, Any]()
-        )
+        patch.setattr("perfc.passes.lowering.recipe._known_launches", nothing_known)
         found: perfc.Report = perfc.analyze(
             model,
             target,
