@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import attrs
 import numpy as np
@@ -21,7 +22,7 @@ from perfc.tools.analysis import run_of
 from perfc.tools.request import AnalyzeOptions, Request
 from perfc.tools.run import Run
 
-MODELS = {
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "inference": ("dlrm-default:tables=2,rows=1000", {"batch": 64}),
     "training": ("dlrm-ddp:tables=2,rows=1000", {"batch": 64, "mode": "training"}),
     "gpt": ("gpt2:layers=1", {"batch": 2, "mode": "training"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ def an_edit(draw: st.DrawFn, name: str) -> Any:
     ids, modules = places_of(name)
     first = draw(st.integers(0, len(ids) - 1))
     own = ids[first : first + draw(st.integers(1, 3))]
-    kinds = {
+    kinds: dict[str, Callable[[], Any]] = {
         "dtype": lambda: edits.Dtype(
             draw(st.sampled_from([*modules, own[0]])),
             draw(st.sampled_from(["bf16", "fp16"])),
@@ -143,7 +144,7 @@ def test_edited_models_are_those_that_are_loaded(
 
     assert stepwise == pytest.approx(oracle.ask(*asked), rel=CLOSE)
     assert found.time_us == pytest.approx(stepwise, rel=CLOSE)
-    report = oracle.report(*asked)
-    assert [*times(found)] == [
-        (node, pytest.approx(us, rel=CLOSE)) for node, us in times(report)
-    ]
+    nodes, taken_us = zip(*times(found), strict=True)
+    known, expected_us = zip(*times(oracle.report(*asked)), strict=True)
+    assert known == nodes
+    assert expected_us == pytest.approx(taken_us, rel=CLOSE)
