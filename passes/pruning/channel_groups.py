@@ -1,4 +1,4 @@
-"""Which channels of a convolutional network have to be pruned together."""
+"""Channels of a convolutional network, in the groups that are pruned together."""
 
 from __future__ import annotations
 
