@@ -368,6 +368,7 @@ def _device(name: str, fields: Fields) -> Device:
         graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6, 0),
         synchronous=is_synchronous(fields),
         has_host_memory=fields.get(MEMORY_OF) == OF_HOST,
+        library_bytes=_bytes(fields, "gpu.library_mib", 2**20, 0),
     )
 
 

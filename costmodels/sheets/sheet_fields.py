@@ -170,6 +170,7 @@ _FIELDS: tuple[SheetField, ...] = (
     _text(MEMORY_OF, ("device", OF_HOST), required=False),
     _number("gpu.memory_gib", "GiB", 0.25, 16_384),
     _number("gpu.memory_usable_gib", "GiB", 0.25, 16_384, required=False),
+    _number("gpu.library_mib", "MiB", 0, 1_000_000, required=False),
     _number("gpu.memory_gb_per_s", "GB/s", 1, 1_000_000),
     _count("gpu.memory_bus_bits", "bit", 8, 131_072),
     _number("gpu.memory_data_rate_gt_per_s", "GT/s", 0.05, 200),

@@ -118,7 +118,7 @@ GOOGLENET_WORKLOADS = by_name(
         parameters={
             "image": 224,
             "classes": 1000,
-            "batch_norm": "folded",
+            "batch_norm": "separate",
             "dropout": "0",
         },
         choices=BATCH_NORM_CHOICES,

@@ -27,7 +27,7 @@ Block = Callable[[ConvBuilder, Value, str, tuple[int, int, int]], Value]
 """Adds a block: builder, its input, its path, and channels in, width and stride."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class _Depth:
     """A ResNet of some depth.
 
@@ -36,6 +36,7 @@ class _Depth:
         stages: Width of the 3x3 convolutions, and number of blocks.
         expansion: Channels out of a block over its width.
         block: Adds one.
+        batch_norm: What becomes of batch norms where nobody says.
 
     """
 
@@ -43,6 +44,7 @@ class _Depth:
     stages: tuple[tuple[int, int], ...]
     expansion: int
     block: Block
+    batch_norm: str
 
     def build(self, values: Mapping[str, int | str]) -> Program:
         """Build the forward pass over `image` x `image` pixels to `classes` logits."""
@@ -109,8 +111,20 @@ def _residual(
 
 
 _DEPTHS = (
-    _Depth("resnet18", ((64, 2), (128, 2), (256, 2), (512, 2)), 1, _basic),
-    _Depth("resnet50", ((64, 3), (128, 4), (256, 6), (512, 3)), 4, _bottleneck),
+    _Depth(
+        name="resnet18",
+        stages=((64, 2), (128, 2), (256, 2), (512, 2)),
+        expansion=1,
+        block=_basic,
+        batch_norm="separate",
+    ),
+    _Depth(
+        name="resnet50",
+        stages=((64, 3), (128, 4), (256, 6), (512, 3)),
+        expansion=4,
+        block=_bottleneck,
+        batch_norm="folded",
+    ),
 )
 
 RESNET_WORKLOADS = by_name(
@@ -119,7 +133,7 @@ RESNET_WORKLOADS = by_name(
             name=depth.name,
             summary=f"{depth.name.removeprefix('resnet')} layers, images of 224 x 224",
             source="arXiv 1512.03385, torchvision",
-            parameters={"image": 224, "classes": 1000, "batch_norm": "folded"},
+            parameters={"image": 224, "classes": 1000, "batch_norm": depth.batch_norm},
             choices=BATCH_NORM_CHOICES,
             limits={"image": MAX_IMAGE},
             make=depth.build,
