@@ -35,19 +35,23 @@ FIELDS_OF_MODE: Mapping[str, str] = {
 
 def mode_problems(document: Table) -> Iterator[Problem]:
     """Yield a line for each field of a mode that is unknown or cannot be."""
-    modes = document.get(MODES)
-    if not isinstance(modes, dict):
-        yield Problem(MODES, "tables", shown(modes), "write [modes.NAME]")
+    modes = _table(document.get(MODES))
+    if modes is None:
+        found = shown(document.get(MODES))
+        yield Problem(MODES, "tables", found, "write [modes.NAME]")
         return
-    sources = document.get("sources")
-    known = cast("Table", sources) if isinstance(sources, dict) else {}
-    for name, mode in cast("Table", modes).items():
-        where = f"{MODES}.{quoted(name)}"
-        if not isinstance(mode, dict) or not mode:
-            yield Problem(where, "a table", shown(mode), f"write [{where}]")
+    sources = _table(document.get("sources")) or {}
+    for name, entries in modes.items():
+        where, mode = f"{MODES}.{quoted(name)}", _table(entries)
+        if not mode:
+            yield Problem(where, "a table", shown(entries), f"write [{where}]")
             continue
-        for key, entry in cast("Table", mode).items():
-            yield from _entry_problems(f"{where}.{quoted(key)}", key, entry, known)
+        for key, entry in mode.items():
+            yield from _entry_problems(f"{where}.{quoted(key)}", key, entry, sources)
+
+
+def _table(value: object) -> Table | None:
+    return cast("Table", value) if isinstance(value, dict) else None
 
 
 def _entry_problems(
@@ -58,11 +62,10 @@ def _entry_problems(
         advice = f"did you mean {near[0]}?" if near else "remove it"
         yield Problem(name, "a field of a power mode", "an unknown field", advice)
         return
-    form = '{ value = …, source = "…" }'
-    if not isinstance(entry, dict) or set(cast("Table", entry)) != {"value", "source"}:
+    form, table = '{ value = …, source = "…" }', _table(entry)
+    if table is None or set(table) != {"value", "source"}:
         yield Problem(name, form, shown(entry), "say where the value comes from")
         return
-    table = cast("Table", entry)
     if complaint := FIELDS[FIELDS_OF_MODE[key]].complaint(table["value"]):
         yield Problem(name, *complaint, "check the unit in the field's name")
     if table["source"] not in sources:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -93,6 +94,7 @@ class ChannelGroups:
 
     def _follow(self, node: Node) -> bool:
         """Note the channels of a node's results; False where that is not known."""
+        rule: Rule | None
         if all(operand not in self.axes for operand in node.operands):
             rule = _conv if node.op == "conv" else None
         elif has_trait(node, Trait.ELEMENTWISE):
@@ -269,7 +271,10 @@ def _sizes(value: Value) -> tuple[Dim, ...]:
     return () if value.type is None else value.type.shape
 
 
-_RULES: Mapping[str, Callable[[ChannelGroups, Node], bool]] = {
+Rule: TypeAlias = Callable[[ChannelGroups, Node], bool]
+"""Notes the channels of a node's results; False where that is not known."""
+
+_RULES: Mapping[str, Rule] = {
     "conv": _conv,
     "batch_norm": _per_channel,
     "pool": _per_channel,

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Graph, Node, Program, UsageError
+from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import is_training_step
@@ -114,9 +114,9 @@ def _shrink(graph: Graph, groups: ChannelGroups, left: Mapping[int, int]) -> Non
             sizes[axis] = groups.length(runs, left)
         value.type = attrs.evolve(value.type, shape=tuple(sizes))
     for node in groups.depthwise:
-        runs = groups.runs_of(node.results[0])
-        if runs is not None:
-            graph.set_attributes(node, groups=groups.length(runs, left))
+        made = groups.runs_of(node.results[0])
+        if made is not None:
+            graph.set_attributes(node, groups=groups.length(made, left))
     for node in groups.flattened:
         _resize(graph, node)
 
@@ -130,6 +130,10 @@ def _resize(graph: Graph, node: Node) -> None:
     if features == -1:  # it is solved for
         return
     elements = (samples, result.shape[CHANNELS])
-    attributes = {"dtype": sizes.type.dtype, "shape": (2,), "elements": elements}
+    attributes: Mapping[str, AttrValue] = {
+        "dtype": sizes.type.dtype,
+        "shape": (2,),
+        "elements": elements,
+    }
     made = (f"{node.name}.pruned", sizes.type)
     graph.set_operand(node, 1, graph.insert(node, "constant", (), made, attributes))

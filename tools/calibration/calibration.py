@@ -192,7 +192,7 @@ def profile_of(found: Calibrated, output: Path, rows: Sequence[Measurement]) -> 
 
 
 def head_of(output: Path, sources: Sequence[str]) -> ProfileHead:
-    """Return what a profile says of itself: *sources* are those of its rows."""
+    """Return the head of a profile that was fitted to rows of some *sources*."""
     named = "; ".join(sorted(set(sources)))
     return ProfileHead(
         name=output.stem,

@@ -22,8 +22,10 @@ from perfc.ir import PerfcError
 from perfc.measurements import TEST, WorkloadMeasurement
 from perfc.passes.facts import SegmentKind
 from perfc.tools.analysis import analyze
+from perfc.tools.given import read_prune
 from perfc.tools.models import load
 from perfc.tools.reports import Report
+from perfc.tools.request import INPUTS
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -106,7 +108,7 @@ class _Seen:
         return self.offset_s + self.amounts @ factors
 
     def library_bytes(self, rows: NDArray[np.bool_]) -> float:
-        """Return what libraries hold, by some rows: not below 0."""
+        """Return the bytes that libraries hold, by some rows: not below 0."""
         predicted, measured = self.memory[rows & (self.memory[:, 1] > 0)].T
         more = float(np.median(measured - predicted)) if len(measured) else 0.0
         return max(more, 0.0)
@@ -235,7 +237,7 @@ def _report(row: WorkloadMeasurement) -> Report:
 
     """
     params = dict(row.params.items())
-    prune = params.pop(_PRUNE, None)
+    prune = params.pop(_PRUNE, 0.0)
     options = ",".join(f"{key}={value}" for key, value in params.items())
     try:
         model = load(
@@ -244,14 +246,14 @@ def _report(row: WorkloadMeasurement) -> Report:
             mode=row.mode,
             optimizer=row.optimizer or None,
             dtype="fp32" if row.dtype == "tf32" else row.dtype,
-            prune=prune,
+            prune=read_prune(_PRUNE, prune),
         )
         return analyze(
             model,
             row.target,
             runtime=row.runtime,
             dtype=row.dtype,
-            inputs=row.inputs or None,
+            inputs=row.inputs or INPUTS[0],
         )
     except PerfcError as error:
         msg = f"measured network {row.model} {row.params}: {error}"

@@ -89,7 +89,7 @@ def test_half_of_the_levels_tell_the_others(
 
 def test_what_was_right_stays(rows: Sequence[WorkloadMeasurement]) -> None:
     """Rows that are as predicted leave every factor at 1, and no memory aside."""
-    exact = []
+    exact: list[WorkloadMeasurement] = []
     for row in rows[:4]:
         prune = float(row.params["prune"])  # type: ignore[arg-type]  # a number
         report = _report(row.model, prune, BOARD)
