@@ -32,6 +32,9 @@ class PruneChannels(Transform):
         criterion: `uniform` takes the share of each convolution, rounded down; `random`
             takes it of the network, evenly at random.
         seed: Of `random`.
+        multiple: What is left of a group is rounded up to a multiple of so many
+            channels, as far as it has them: libraries take longer for channels that
+            do not fill their tiles.
 
     Raises:
         UsageError: an option is out of range, a graph has a backward pass already, or
@@ -46,6 +49,7 @@ class PruneChannels(Transform):
     share: float = 0.5
     criterion: str = UNIFORM
     seed: int = 0
+    multiple: int = 1
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -55,6 +59,9 @@ class PruneChannels(Transform):
         if self.criterion not in CRITERIA:
             expected = " or ".join(CRITERIA)
             msg = f"criterion={self.criterion!r} of {self.name}: expected {expected}"
+            raise UsageError(msg)
+        if self.multiple < 1:
+            msg = f"multiple={self.multiple} of {self.name}: expected 1 or more"
             raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
@@ -96,7 +103,12 @@ class PruneChannels(Transform):
             count = int(self.share * len(every) + 1e-9)
             chance = random.Random(self.seed)  # noqa: S311 - no secret
             gone = Counter(chance.sample(every, count))
-        return {group: max(n - gone[group], 1) for group, n in channels.items()}
+        return {group: self._rounded(n, gone[group]) for group, n in channels.items()}
+
+    def _rounded(self, channels: int, gone: int) -> int:
+        """Return how many channels are left where so many are to go."""
+        left = max(channels - gone, 1)
+        return min(-(-left // self.multiple) * self.multiple, channels)
 
 
 def _weights(graph: Graph) -> int:

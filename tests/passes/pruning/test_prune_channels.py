@@ -92,6 +92,21 @@ def test_half_of_resnet18() -> None:
         assert (whole[0] // 2, channels_in, *whole[2:]) == half
 
 
+@pytest.mark.parametrize("multiple", [8, 32])
+def test_channels_that_fill_tiles(multiple: int) -> None:
+    """What is left is a multiple, and never more than there was; a share still tells."""
+    shapes = _convolved(perfc.load("mnasnet", batch=4))
+    times: list[float] = []
+    for share in (0.1, 0.3, 0.5, 0.7):
+        model = _pruned("mnasnet", share=share, multiple=multiple)
+        for whole, left in zip(shapes, _convolved(model), strict=True):
+            assert left[0] == whole[0] or left[0] % multiple == 0
+            assert left[0] >= whole[0] * (1 - share) - 1
+        times.append(perfc.analyze(model, "jetson-tx2").time_us)
+
+    assert sorted(times, reverse=True) == times
+
+
 def test_a_random_share_is_of_the_network() -> None:
     """So many channels are gone, from layers by chance, and by the seed alone."""
     first, again, other = (
@@ -129,6 +144,7 @@ def test_channels_that_an_op_needs_stay(tmp_path: Path) -> None:
         ({"share": -0.1}, "expected 0 or more, below 1"),
         ({"share": float("nan")}, "expected 0 or more, below 1"),
         ({"criterion": "l1"}, "criterion='l1' .* expected uniform or random"),
+        ({"multiple": 0}, "multiple=0 of prune-channels: expected 1 or more"),
     ],
 )
 def test_refuses(options: dict[str, Any], message: str) -> None:
