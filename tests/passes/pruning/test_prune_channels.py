@@ -94,7 +94,7 @@ def test_half_of_resnet18() -> None:
 
 @pytest.mark.parametrize("multiple", [8, 32])
 def test_channels_that_fill_tiles(multiple: int) -> None:
-    """What is left is a multiple, and never more than there was; a share still tells."""
+    """What is left is a multiple, never more than there was; a share still tells."""
     shapes = _convolved(perfc.load("mnasnet", batch=4))
     times: list[float] = []
     for share in (0.1, 0.3, 0.5, 0.7):
