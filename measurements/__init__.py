@@ -29,7 +29,13 @@ if TYPE_CHECKING:
         kernel_tables,
     )
     from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
-    from perfc.measurements.table import read_rows, read_usable_rows, write_rows
+    from perfc.measurements.table import (
+        SUFFIXES,
+        holds,
+        read_rows,
+        read_usable_rows,
+        write_rows,
+    )
     from perfc.measurements.writer import RowWriter
 else:
     __getattr__ = door(
@@ -54,7 +60,13 @@ else:
                 "kernel_tables",
             ),
             "split": ("FIT", "TEST", "fold_of", "shape_of", "split_of"),
-            "table": ("read_rows", "read_usable_rows", "write_rows"),
+            "table": (
+                "SUFFIXES",
+                "holds",
+                "read_rows",
+                "read_usable_rows",
+                "write_rows",
+            ),
             "writer": ("RowWriter",),
         },
     )
@@ -64,6 +76,7 @@ __all__ = [
     "FIT",
     "KERNEL_OPS",
     "MEASUREMENTS",
+    "SUFFIXES",
     "TEST",
     "TIMINGS",
     "WORKLOADS",
@@ -78,6 +91,7 @@ __all__ = [
     "WorkloadMeasurement",
     "bytes_of",
     "fold_of",
+    "holds",
     "is_nccl_log",
     "kernel_of",
     "kernel_tables",

@@ -53,7 +53,8 @@ class LowerKernels(Pass):
 
     An iteration copies the inputs to the device, runs the ops in order on one
     stream and waits for the device. A CPU is its own device: nothing is copied to it,
-    and no call returns before its kernel ends. Parameters are on the device already.
+    and no call returns before its kernel ends; nor are inputs copied to a GPU whose
+    memory is the host's. Parameters are on the device already.
     Ops whose results are known without running do not exist in eager PyTorch, nor do
     identities and casts to the same type. A rank class that already is a launch graph
     stays as it is.
@@ -206,7 +207,7 @@ class LowerKernels(Pass):
                 return graph
         known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(rank.ops.name, binding, frozenset(known))
-        if self.inputs != "device" and not settings.on_cpu:
+        if settings.inputs != "device" and not settings.on_cpu:
             lowering.copy_inputs(rank.ops)
         lowering.lower(rank.ops)
         if not settings.on_cpu:
@@ -253,6 +254,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         sm_count=as_known(target).device.sm_count,
         newer_than_volta=newer,
         on_cpu=device.synchronous,
+        inputs="device" if device.has_host_memory else settings.inputs,
         gpu=as_known(target) if settings.fp32_gemms == "tf32" else None,
     )
 

@@ -261,6 +261,8 @@ def load(
         accumulate: How many equal microbatches the batch of a training step is divided
             into, whose gradients are added up before the optimizer steps (pass
             `accumulate-gradients`, or those of `pipeline-parallel`).
+        prune: Share of the channels of each convolution to take away (pass
+            `prune-channels`).
         dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
             gradients are all-reduced in training (pass `data-parallel`).
