@@ -375,10 +375,7 @@ class _Recipe:
         return attrs.evolve(self, transforms=(conversion, *self.transforms))
 
     def changed(self, change: Change, model: Model) -> Model | None:
-        """Return *model*, which was loaded so, with other transforms.
-
-        What no transform has changed need not be read again: transforms run last.
-        """
+        """Return *model*, which was loaded so, with other transforms, read once."""
         transforms = change(self.transforms)
         if not transforms:
             return None
