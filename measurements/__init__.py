@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     )
     from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
     from perfc.measurements.table import (
-        SUFFIXES,
         holds,
         read_rows,
         read_usable_rows,
@@ -61,7 +60,6 @@ else:
             ),
             "split": ("FIT", "TEST", "fold_of", "shape_of", "split_of"),
             "table": (
-                "SUFFIXES",
                 "holds",
                 "read_rows",
                 "read_usable_rows",
@@ -76,7 +74,6 @@ __all__ = [
     "FIT",
     "KERNEL_OPS",
     "MEASUREMENTS",
-    "SUFFIXES",
     "TEST",
     "TIMINGS",
     "WORKLOADS",

@@ -92,13 +92,14 @@ def _read(
 
 
 def holds(path: Path, schema: Schema[Row]) -> bool:
-    """Whether a table has every column that a format asks for.
+    """Whether a file is a table, by its name, with every column of a format.
 
     Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
         MeasurementError: there is no such file, or it is damaged.
 
     """
+    if path.suffix not in SUFFIXES:
+        return False
     data = read_data(path)
     try:
         names = csv_columns(data) if path.suffix == ".csv" else _parquet_names(data)

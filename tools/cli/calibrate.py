@@ -14,7 +14,6 @@ from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import write_file
 from perfc.measurements import (
     MEASUREMENTS,
-    SUFFIXES,
     TEST,
     WORKLOADS,
     Measurement,
@@ -116,7 +115,9 @@ def calibrate(
     """
     _check_options(output, tables, keep, seed)
     traces = _all_or_none(tables, "traces", lambda path: ".json" in path.suffixes)
-    networks = _all_or_none(tables, "whole networks", _holds_networks)
+    networks = _all_or_none(
+        tables, "whole networks", lambda path: holds(path, WORKLOADS)
+    )
     if steps is not None and not traces:
         msg = "--steps chooses steps of traces; give traces with --from"
         raise UsageError(msg)
@@ -224,11 +225,6 @@ def _from_traces(
 
     traces = read_traces(paths, steps, max_events)
     return calibrate_traces([record(trace) for trace in traces], steps, name)
-
-
-def _holds_networks(path: Path) -> bool:
-    """Whether a file is a table of whole networks."""
-    return path.suffix in SUFFIXES and holds(path, WORKLOADS)
 
 
 def _from_networks(paths: Sequence[Path], output: Path) -> tuple[str, list[str]]:
