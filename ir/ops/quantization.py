@@ -50,13 +50,8 @@ DEQUANTIZE = OpDef(
 )
 
 
-def _infer_dynamic(
-    attributes: Record, operands: Sequence[Abstract]
-) -> Sequence[Abstract]:
-    x = operands[0].type
-    if attributes.get("axis") is None:
-        scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
-        return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+def _check_last(attributes: Record, x: TensorType) -> None:
+    """Refuse scales along another axis than the last, and of empty blocks."""
     if not x.rank or attributes.integer("axis") not in (-1, x.rank - 1):
         msg = f"scales are found along the last axis, not {attributes['axis']} of {x}"
         raise VerifyError(msg)
@@ -64,9 +59,23 @@ def _infer_dynamic(
     if isinstance(block, int) and block < 1:
         msg = f"a scale is of a block of {block} elements, expected 1 or more"
         raise VerifyError(msg)
+
+
+def _infer_dynamic(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    if attributes.get("axis") is None:
+        scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
+        return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+    _check_last(attributes, x)
+    block = attributes.get("block_size")
     scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
     dtype = F8E4M3 if attributes.get("dtype") is None else attributes.dtype("dtype")
-    found = (TensorType(dtype, x.shape), TensorType(F32, (*x.shape[:-1], scales)))
+    scale = F32
+    if attributes.get("scale_dtype") is not None:
+        scale = attributes.dtype("scale_dtype")
+    found = (TensorType(dtype, x.shape), TensorType(scale, (*x.shape[:-1], scales)))
     return list(map(Abstract, found))
 
 
@@ -76,8 +85,28 @@ DYNAMIC_QUANTIZE = OpDef(
     results=None,
     infer=_infer_dynamic,
     work=per_element(5),
-    attributes={**_ATTRIBUTES, "dtype": OPTIONAL_DTYPE},
+    attributes={**_ATTRIBUTES, "dtype": OPTIONAL_DTYPE, "scale_dtype": OPTIONAL_DTYPE},
     summary="x in 8 bits by its range; with `axis`, of each row or block, and scales",
 )
 
-OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE)
+
+def _infer_amax(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0].type
+    if attributes.get("axis") is None:
+        return [Abstract(TensorType(F32, ()))]
+    _check_last(attributes, x)
+    block = attributes.get("block_size")
+    scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
+    return [Abstract(TensorType(F32, (*x.shape[:-1], scales)))]
+
+
+AMAX = OpDef(
+    name="amax",
+    arity=(1, 1),
+    infer=_infer_amax,
+    work=per_element(2),
+    attributes=_ATTRIBUTES,
+    summary="largest magnitude of x; with `axis`, of each row or block: for its scale",
+)
+
+OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE, AMAX)

@@ -59,6 +59,19 @@ def _quantize_rows(site: Site) -> Eager:
     return Eager(f"_C::{name}", (*made_contiguous((x,)), launch))
 
 
+def _amax(site: Site) -> Eager:
+    """`torch.aminmax` on the device: of the tensor, its rows, or blocks of those."""
+    x = site.operands[0]
+    count = max(site.out.numel, 1)
+    params: dict[str, AttrValue] = {
+        "rows": count,
+        "cols": x.numel // count,
+        "kind": "max",
+    }
+    launch = vector_launch("reduction", x.type.dtype, params, site.work)
+    return Eager("aten::amax", (*made_contiguous((x,)), launch))
+
+
 def _extreme(site: Site, kind: str) -> tuple[Launch, Launch]:
     x = site.operands[0]
     params: dict[str, AttrValue] = {"rows": 1, "cols": x.numel, "kind": kind}
@@ -104,6 +117,7 @@ RULES: Mapping[str, Rule] = {
     "quantize": _quantize,
     "dequantize": _quantize,
     "dynamic_quantize": _dynamic_quantize,
+    "amax": _amax,
     "encode_rows": _encode_rows,
     "decode_rows": _decode_rows,
 }
