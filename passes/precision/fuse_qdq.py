@@ -120,7 +120,7 @@ def _fused(node: Node) -> Replacement:
     scales = [value for operands in sides for value in operands[_SCALE:]]
     attributes: dict[str, AttrValue] = dict(node.attributes)
     attributes["dtype"] = _dtype(node.results[0])
-    op, bias = node.op, [*node.operands[_BIAS:]]
+    op, bias = node.op, [*map(_stored, node.operands[_BIAS:])]
     if op == "linear":
         turned = not attributes.pop("weight_is_kn", False)
         attributes.pop("transposed_by_exporter", None)
@@ -132,6 +132,14 @@ def _fused(node: Node) -> Replacement:
     return Replacement(
         op, operands, Record(attributes), node.results[0], node.location
     )
+
+
+def _stored(bias: Value) -> Value:
+    """Return a bias as it is stored: the product's kernel undoes its scale, too."""
+    maker = bias.producer
+    if maker is None or maker.op != _DEQUANTIZE:
+        return bias
+    return maker.operands[0]
 
 
 def _with_bias(graph: Graph, product: Node | None) -> Node | None:
@@ -149,7 +157,7 @@ def _with_bias(graph: Graph, product: Node | None) -> Node | None:
     maker = others[0].producer
     if maker is not None and maker.op not in (_DEQUANTIZE, "constant"):
         return product
-    operands = (*product.operands, others[0])
+    operands = (*product.operands, _stored(others[0]))
     name = add.results[0].name
     new = Replacement(
         product.op, operands, product.attributes, add.results[0], product.location

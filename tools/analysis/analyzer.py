@@ -17,6 +17,7 @@ from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
+from perfc.tools.analysis.fused_pairs import fused, with_saving
 from perfc.tools.run import Run
 from perfc.tools.signatures import shows
 
@@ -89,7 +90,7 @@ def report_on(request: Request) -> Report:
         PerfcError: the model, the target or the pipeline is at fault.
 
     """
-    run = run_of(request)
+    run = with_saving(run_of(request))
     return Report(run, run.analysis(request.instruments))
 
 
@@ -111,6 +112,8 @@ def run_of(request: Request) -> Run:
         if model.dtype != request.dtype:
             model = model.converted(conversion)
     check_run(model, request.runtime, target)
+    if request.runtime == "compiled" and request.pipeline is None:
+        model = fused(model, target)
     return Run.of(attrs.evolve(request, model=model), target)
 
 

@@ -13,7 +13,7 @@ from perfc.ir import Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
-from perfc.passes import Pass, PassManager, ShapeInference
+from perfc.passes import Pass, PassManager, ShapeInference, Transform
 from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
@@ -141,27 +141,40 @@ class Model:
         if self.again is not None and self.mode == TRAINING:
             dims = self.dims
             return self.again.converted(conversion.dtype_name, dims)
+        changed = self.rewritten(conversion)
+        return attrs.evolve(changed, dtype=conversion.dtype_name)
+
+    def rewritten(self, *transforms: Transform) -> Model:
+        """Return a copy of the model, whose op graphs went through more transforms.
+
+        Raises:
+            PerfcError: one of them refuses the model.
+
+        """
         classes = tuple(
-            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
+            attrs.evolve(rank, ops=None if rank.ops is None else bound_copy(rank.ops, {}))
             for rank in self.program.classes
-            if rank.ops is not None
         )
         copied = attrs.evolve(self.program, classes=classes)
-        passes = (ShapeInference(), conversion, ShapeInference())
-        analysis = PassManager(passes).run(copied)
+        passes = (ShapeInference(), *inferred([*transforms]))
+        analysis = PassManager((*passes, ShapeInference())).run(copied)
+        added = (*passes[1:], ShapeInference())
         unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
         if late is not None:
             unbound = self.unbound
-            late = attrs.evolve(late, passes=(*late.passes, *passes[1:]))
+            late = attrs.evolve(late, passes=(*late.passes, *added))
+        recipe = self.recipe
+        for one in transforms:
+            recipe = None if recipe is None else recipe.after(one)
+        told = analysis.diagnostics
         return attrs.evolve(
             self,
-            passes=(*self.passes, *passes[1:]),
-            program=analysis.program,
+            passes=(*self.passes, *added),
+            program=attrs.evolve(analysis.program, diagnostics=told),
             annotations=analysis.annotations,
-            unbound=unbound,
+            unbound=attrs.evolve(unbound, diagnostics=told),
             late=late,
-            dtype=conversion.dtype_name,
-            recipe=None if self.recipe is None else self.recipe.after(conversion),
+            recipe=recipe,
         )
 
     @property
