@@ -94,6 +94,21 @@ def report_on(request: Request) -> Report:
     return Report(run, run.analysis(request.instruments))
 
 
+def priced(request: Request, target: Target) -> Report:
+    """Predict what is left of a request once its model is loaded, and perhaps changed.
+
+    Raises:
+        PerfcError: the target has not what the model needs.
+
+    """
+    model: Model = request.model
+    check_run(model, request.runtime, target)
+    if request.runtime == "compiled" and request.pipeline is None:
+        model = fused(model, target)
+    run = with_saving(Run.of(attrs.evolve(request, model=model), target))
+    return Report(run, run.analysis(request.instruments))
+
+
 def run_of(request: Request) -> Run:
     """Return the run that a request asks for, with its model loaded.
 

@@ -62,7 +62,14 @@ def gemm_launch(
     math_mode = site.settings.gemm_math(dtype)
     if work is None:
         work = _gemm_work(sizes, dtype.bits / BYTE)
-    return Launch(Kernel("gemm", dtype_name(dtype), math_mode, Record(params), work))
+    name = _spelled(dtype)
+    return Launch(Kernel("gemm", name, math_mode, Record(params), work))
+
+
+def _spelled(dtype: DType) -> str:
+    """Return how rows of GEMMs spell a type: signed or not, integers run alike."""
+    name = dtype_name(dtype)
+    return name.removeprefix("u") if dtype.bits <= BYTE else name
 
 
 def _multiplied(site: Site) -> DType:
@@ -282,6 +289,10 @@ def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     return ()
 
 
+_PACKED_BITS, _HALF = (4, 8), 16
+"""Bits of weights that were measured beside activations of 16."""
+
+
 def _packed_linear(site: Site) -> Eager:
     """One kernel that unpacks in registers: it reads the bytes that are stored."""
     x = site.operands[0]
@@ -289,6 +300,9 @@ def _packed_linear(site: Site) -> Eager:
     m, n = math.prod(x.shape[:-1]), site.out.shape[-1]
     bits = site.attributes.integer("bits")
     launch = gemm_launch(site, (1, m, n, k), "nt", work=site.work)
+    if bits in _PACKED_BITS and x.type.dtype.bits == _HALF and x.type.dtype.is_float:
+        kernel = attrs.evolve(launch.kernel, dtype=f"w{bits}a{_HALF}")
+        launch = attrs.evolve(launch, kernel=kernel)
     launches = (*made_contiguous((x,)), launch)
     return Eager(f"aten::_weight_int{bits}pack_mm", launches)
 

@@ -1,0 +1,405 @@
+"""Plans of precision: made, priced, and searched."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from perfc.costmodels import Target, load_target
+from perfc.ir import Diagnostic, Graph, Node, PerfcError, UsageError
+from perfc.ir.node_kinds import is_embedding_bag
+from perfc.ir.support import Level
+from perfc.passes.precision import Candidate, Quantize, candidates
+from perfc.planning.searches import Option, best_options
+from perfc.tools.analysis import priced
+from perfc.tools.models import Model, load_request
+from perfc.tools.quantizing.losses import Losses, read_losses
+from perfc.tools.quantizing.plan import (
+    ORIGINAL,
+    Frontier,
+    KeptOp,
+    PrecisionPlan,
+    casts_of,
+)
+from perfc.tools.quantizing.question import (
+    Precision,
+    check_types,
+    own_type,
+    rows_on,
+)
+from perfc.tools.quantizing.report import Quantization
+from perfc.tools.reports import Report
+from perfc.tools.request import INFERENCE, Request
+
+_TABLE = "table"
+_SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Budgets of the frontier, as shares of the one that is asked for; and no limit."""
+
+_ROUNDING = 1e-12
+"""Share of the budget that a sum may be above it for how floats are added."""
+
+
+def quantize(request: Request, asked: Precision) -> Quantization:
+    """Price a model as it is, quantised as asked, and in the types to compare.
+
+    With losses, what is quantised is chosen: the most device time saved by ops whose
+    losses sum up to no more than the budget.
+
+    Args:
+        request: The model, the target, and how it runs.
+        asked: The types.
+
+    Raises:
+        UsageError: the request contradicts itself, or a pattern matches nothing.
+        PerfcError: the model, the target or the file of losses is at fault.
+
+    """
+    if request.mode != INFERENCE:
+        msg = (
+            "quantize is for inference: gradients of weights of few bits make no sense; "
+            "train in 8 bits by perfc analyze --mode training --dtype fp8"
+        )
+        raise UsageError(msg)
+    target = request.target
+    if not isinstance(target, Target):
+        target = load_target(target, request.overrides)
+    return _Quantizer(load_request(request), target, asked).run()
+
+
+@attrs.frozen(eq=False)
+class _Quantizer:
+    """Makes plans of one model and prices them.
+
+    Attributes:
+        request: What is left of a request once its model is loaded.
+        target: The target.
+        asked: What is asked for.
+
+    """
+
+    request: Request
+    target: Target
+    asked: Precision
+
+    @property
+    def model(self) -> Model:
+        """The model as it is."""
+        model: Model = self.request.model
+        return model
+
+    def run(self) -> Quantization:
+        """Make the plans."""
+        if any(rank.ops is None for rank in self.model.program.classes):
+            msg = f"{self.model.name} is a launch graph: its kernels have their types"
+            raise UsageError(msg)
+        original = self._priced(ORIGINAL, self.model, ())
+        if self.asked.losses is None:
+            frontier: tuple[Frontier, ...] = ()
+            plan = self._plan(self.asked, self.asked.name)
+            budget = loss = None
+        else:
+            plan, frontier, loss = _Search(self, self.asked, original).run()
+            budget = self.asked.budget
+        others = [self._plan(self.asked.other(name), name) for name in self.asked.compare]
+        return Quantization(
+            request=self.request,
+            target=self.target,
+            plans_made=(plan, original, *others),
+            frontier=frontier,
+            budget=budget,
+            loss=loss,
+            remarks=tuple(_remarks(plan, original)),
+        )
+
+    def _plan(self, asked: Precision, name: str) -> PrecisionPlan:
+        return self.plan_of(asked.transform(rows_on(self.target)), name)
+
+    def plan_of(
+        self, transform: Quantize, name: str, kept: Mapping[str, str] | None = None
+    ) -> PrecisionPlan:
+        """Price the model as a pass makes it; *kept* says why ops are not quantised."""
+        program = self.model.program
+        check_types(transform, program, self.target)
+        found = [*candidates(program)]
+        before = {one.name: own_type(one) for one in found}
+        model = self.model.rewritten(transform)
+        after = {one.name: one for one in _stored(model, found)}
+        reasons = kept or {}
+        listed = [
+            KeptOp(op, dtype, _reason(op, transform, found, reasons))
+            for op, dtype in before.items()
+            if after[op].stored == dtype
+        ]
+        return self._priced(name, model, tuple(listed))
+
+    def _priced(
+        self, name: str, model: Model, kept: tuple[KeptOp, ...]
+    ) -> PrecisionPlan:
+        report = priced(attrs.evolve(self.request, model=model), self.target)
+        return PrecisionPlan(
+            name=name,
+            model=model,
+            report=report,
+            kept=kept,
+            casts=casts_of(model) - casts_of(self.model),
+        )
+
+
+@attrs.frozen
+class _Stored:
+    """A table or a layer, and what its weight is stored in."""
+
+    name: str
+    stored: str
+
+
+def _stored(model: Model, found: Sequence[Candidate]) -> Iterator[_Stored]:
+    """Yield the types that weights are stored in after a change, by their old names."""
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    for one in found:
+        value = next(
+            (v for graph in graphs if (v := graph.find(one.weight.name)) is not None),
+            None,
+        )
+        assert value is not None  # a pass changes types, no names
+        yield _Stored(one.name, own_type(attrs.evolve(one, weight=value)))
+
+
+def _reason(
+    op: str,
+    transform: Quantize,
+    found: Sequence[Candidate],
+    reasons: Mapping[str, str],
+) -> str:
+    """Say why an op has the type that it had."""
+    if op in reasons:
+        return reasons[op]
+    one = next(each for each in found if each.name == op)
+    if any(kept.matches(one.names) for kept in transform.kept):
+        return "keep"
+    asked = transform.embeddings if one.kind == _TABLE else transform.linear
+    return "sizes" if asked else "not asked"
+
+
+def _remarks(plan: PrecisionPlan, original: PrecisionPlan) -> Iterator[Diagnostic]:
+    """Say why a plan is no faster than what it was made of."""
+    more_us = plan.report.time_us - original.report.time_us
+    if more_us <= 0:
+        return
+    casts = f"{plan.casts} kernels that convert"
+    alone = (plan.report.summary["device_only_us"], original.report.summary["device_only_us"])
+    if alone[0] is not None and alone[1] is not None and alone[0] < alone[1]:
+        why = (
+            f"the device alone takes {alone[1] - alone[0]:,.1f} us less, but the host "
+            f"launches {casts}, and is what the time waits for; --runtime cudagraph or "
+            "compiled takes it out of the way"
+        )
+    else:
+        why = (
+            f"{casts}, and products too small to be faster in fewer bits, take longer "
+            "than what fewer bytes save; a larger batch pays"
+        )
+    message = f"{plan.name} is {more_us:,.1f} us slower than the original: {why}"
+    yield Diagnostic(Level.NOTE, "no-gain", message, plan.name)
+
+
+@attrs.frozen(eq=False)
+class _Search:
+    """Chooses what is quantised, by what it saves and what it loses.
+
+    Attributes:
+        quantizer: Prices.
+        asked: What is asked for.
+        original: The model as it is.
+
+    """
+
+    quantizer: _Quantizer
+    asked: Precision
+    original: PrecisionPlan
+
+    def run(self) -> tuple[PrecisionPlan, tuple[Frontier, ...], float]:
+        """Return the best plan within the budget, the frontier, and the plan's loss."""
+        asked, quantizer = self.asked, self.quantizer
+        assert asked.losses is not None  # there is a search
+        assert asked.budget is not None  # they come together
+        free = self._free()
+        if not free:
+            msg = "nothing is left to choose: --keep says the type of every op"
+            raise UsageError(msg)
+        losses = read_losses(asked.losses, free)
+        self._check(losses)
+        savings = self._savings(free, losses)
+        best = self._chosen(losses, savings, asked.budget)
+        plan = self._plan(best, losses, savings)
+        frontier: list[Frontier] = []
+        known = {tuple(sorted(best.items())): plan}
+        for budget in self._budgets(losses):
+            chosen = self._chosen(losses, savings, budget)
+            key = tuple(sorted(chosen.items()))
+            if key not in known:
+                known[key] = self._plan(chosen, losses, savings)
+            frontier.append(_point(chosen, losses, known[key]))
+        points = {point.loss: point for point in frontier}
+        total = sum(losses[op][dtype] for op, dtype in best.items())
+        listed = [points[loss] for loss in sorted(points)]
+        return plan, tuple(listed), total
+
+    def _free(self) -> dict[str, str]:
+        """Return the ops that may be quantised, and the types asked for."""
+        transform = self.asked.transform(rows_on(self.quantizer.target))
+        chosen = transform.chosen(self.quantizer.model.program)
+        return {
+            one.name: dtype
+            for one, dtype in chosen.items()
+            if not any(kept.matches(one.names) for kept in transform.kept)
+            and dtype != own_type(one)
+        }
+
+    def _check(self, losses: Losses) -> None:
+        """Refuse types that ops, or the target, have not."""
+        for dtype in sorted({dtype for each in losses.values() for dtype in each}):
+            named = {op: dtype for op, each in losses.items() if dtype in each}
+            transform = self._transform(named)
+            check_types(transform, self.quantizer.model.program, self.quantizer.target)
+
+    def _budgets(self, losses: Losses) -> list[float]:
+        assert self.asked.budget is not None  # there is a search
+        limit = sum(max(each.values()) for each in losses.values())
+        asked = self.asked.budget or limit
+        shares = [min(share * asked, limit) for share in _SHARES]
+        return sorted({*shares, self.asked.budget, limit})
+
+    def _transform(self, chosen: Mapping[str, str]) -> Quantize:
+        """Return the pass that quantises just these ops, and keeps what the user says."""
+        said = [text for text in (self.asked.keep,) if text]
+        said += [f"{glob.escape(op)}:{dtype}" for op, dtype in chosen.items()]
+        transform = self.asked.transform(rows_on(self.quantizer.target))
+        return attrs.evolve(transform, embeddings="", linear="", keep=",".join(said))
+
+    def _plan(
+        self,
+        chosen: Mapping[str, str],
+        losses: Losses,
+        savings: Mapping[str, Mapping[str, float]],
+    ) -> PrecisionPlan:
+        """Price a choice by the whole pipeline."""
+        reasons = {
+            op: "budget" if max(savings[op].values()) > 0 else "no gain"
+            for op in losses
+            if op not in chosen
+        }
+        name = f"{len(chosen)} of {len(losses)} ops"
+        return self.quantizer.plan_of(self._transform(chosen), name, reasons)
+
+    def _savings(
+        self, free: Mapping[str, str], losses: Losses
+    ) -> dict[str, dict[str, float]]:
+        """Return the device time that each op saves in each type, in microseconds.
+
+        Of its own kernels, and those that convert for it: all ops that have the type,
+        quantised together.
+        """
+        found: dict[str, dict[str, float]] = {op: {} for op in free}
+        before = _op_times(self.quantizer.model, self.original.report, free)
+        types = dict.fromkeys(dtype for each in losses.values() for dtype in each)
+        for dtype in types:
+            named = {op: dtype for op, each in losses.items() if dtype in each}
+            plan = self.quantizer.plan_of(self._transform(named), dtype)
+            after = _op_times(plan.model, plan.report, named)
+            for op in named:
+                found[op][dtype] = before[op] - after[op]
+        return found
+
+    def _chosen(
+        self, losses: Losses, savings: Mapping[str, Mapping[str, float]], budget: float
+    ) -> dict[str, str]:
+        """Return which ops are quantised, and their types."""
+        ops = list(losses)
+        things = [
+            [Option(loss, savings[op][dtype]) for dtype, loss in losses[op].items()]
+            for op in ops
+        ]
+        taken = best_options(things, budget * (1 + _ROUNDING))
+        return {
+            op: list(losses[op])[place]
+            for op, place in zip(ops, taken, strict=True)
+            if place is not None
+        }
+
+
+def _point(
+    chosen: Mapping[str, str], losses: Losses, plan: PrecisionPlan
+) -> Frontier:
+    return Frontier(
+        loss=sum(losses[op][dtype] for op, dtype in chosen.items()),
+        time_us=plan.report.time_us,
+        device_only_us=plan.report.summary["device_only_us"],
+        quantized=len(chosen),
+        kept=len(losses) - len(chosen),
+    )
+
+
+def _op_times(
+    model: Model, report: Report, wanted: Mapping[str, str]
+) -> dict[str, float]:
+    """Return the device time of tables and layers, with what converts for them, in us.
+
+    Where one lookup is of several tables, each has the share of its rows' bytes.
+    """
+    durations: dict[str, float] = {}
+    for entry in report.nodes:
+        durations[entry["id"]] = durations.get(entry["id"], 0.0) + entry["duration_us"]
+    times = dict.fromkeys(wanted, 0.0)
+    for rank in model.program.classes:
+        if rank.ops is not None:
+            _add_times(rank.ops, durations, times)
+    return times
+
+
+def _add_times(
+    graph: Graph, durations: Mapping[str, float], times: dict[str, float]
+) -> None:
+    owners: dict[Any, str] = {}
+    for node in graph:
+        if is_embedding_bag(node):
+            shares = _shares(node)
+            for op, share in shares.items():
+                if op in times:
+                    times[op] += share * durations.get(node.name, 0.0)
+        elif op := _layer(node, times):
+            owners[node.location] = op
+    for node in graph:
+        op = owners.get(node.location)
+        if op is None and node.op == "cast":
+            maker = node.operands[0].producer
+            op = owners.get(maker.location) if maker is not None else None
+        if op is not None:
+            times[op] += durations.get(node.name, 0.0)
+
+
+def _layer(node: Node, times: Mapping[str, float]) -> str:
+    """Return the op that a node is the product of."""
+    for value in node.operands[1:2]:
+        name = value.name.removesuffix(".weight")
+        if value.producer is None and name in times:
+            return name
+    return ""
+
+
+def _shares(node: Node) -> dict[str, float]:
+    """Return the share of a lookup's time that each of its tables takes, by bytes."""
+    count = len(node.attributes.records("tables"))
+    rows: dict[str, float] = {}
+    for value in node.operands[:count]:
+        if value.type is None:
+            msg = f"{node}: a table has no type"
+            raise PerfcError(msg)
+        rows[value.name.removesuffix(".weight")] = float(
+            value.type.dtype.row_bytes(value.type.shape[-1])
+        )
+    total = sum(rows.values()) or 1.0
+    return {op: each / total for op, each in rows.items()}
