@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.dims import ceil_div
-from perfc.ir.opdef import Abstract, InferRule, OpDef, named
-from perfc.ir.ops.rules import OPTIONAL_DTYPE, OPTIONAL_INT, per_element
+from perfc.ir.dims import Dim, ceil_div, product
+from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
+    OPTIONAL_INT,
+    per_element,
+)
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import F8E4M3, F32, U8, DType, TensorType
 
 
-def _into_dtype() -> InferRule:
-    def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-        x = operands[0].type
-        return [Abstract(TensorType(attributes.dtype("dtype"), x.shape, x.space))]
+def _infer_quantize(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, dtype = operands[0].type, attributes.dtype("dtype")
+    made = [TensorType(dtype, x.shape, x.space)]
+    if attributes.flag("transposed"):
+        made.append(TensorType(dtype, _turned(x)))
+    return list(map(Abstract, made))
 
-    return infer
+
+def _turned(x: TensorType) -> tuple[Dim, ...]:
+    """Return the shape of a tensor's rows, transposed."""
+    if not x.rank:
+        msg = f"{x} has no rows to transpose"
+        raise VerifyError(msg)
+    return (x.shape[-1], product(x.shape[:-1]))
 
 
 def _infer_dequantize(
@@ -35,10 +50,12 @@ _ATTRIBUTES = {"axis": OPTIONAL_INT, "block_size": OPTIONAL_INT}
 QUANTIZE = OpDef(
     name="quantize",
     arity=(2, 3),
-    infer=_into_dtype(),
+    results=None,
+    infer=_infer_quantize,
     work=per_element(3),
-    attributes={**_ATTRIBUTES, "dtype": (DType,)},
-    summary="x, scale, zero point: x / scale rounded, shifted and cut to an integer",
+    attributes={**_ATTRIBUTES, "dtype": (DType,), "transposed": OPTIONAL_BOOL},
+    summary="x, scale, zero point: x / scale rounded, shifted and cut to an integer; "
+    "also `transposed`",
 )
 DEQUANTIZE = OpDef(
     name="dequantize",
@@ -75,7 +92,11 @@ def _infer_dynamic(
     scale = F32
     if attributes.get("scale_dtype") is not None:
         scale = attributes.dtype("scale_dtype")
-    found = (TensorType(dtype, x.shape), TensorType(scale, (*x.shape[:-1], scales)))
+    found = [TensorType(dtype, x.shape), TensorType(scale, (*x.shape[:-1], scales))]
+    if attributes.flag("transposed"):
+        columns, rows = _turned(x)
+        count = ceil_div(rows, block) if isinstance(block, int) else 1
+        found += [TensorType(dtype, (columns, rows)), TensorType(scale, (columns, count))]
     return list(map(Abstract, found))
 
 
@@ -85,7 +106,12 @@ DYNAMIC_QUANTIZE = OpDef(
     results=None,
     infer=_infer_dynamic,
     work=per_element(5),
-    attributes={**_ATTRIBUTES, "dtype": OPTIONAL_DTYPE, "scale_dtype": OPTIONAL_DTYPE},
+    attributes={
+        **_ATTRIBUTES,
+        "dtype": OPTIONAL_DTYPE,
+        "scale_dtype": OPTIONAL_DTYPE,
+        "transposed": OPTIONAL_BOOL,
+    },
     summary="x in 8 bits by its range; with `axis`, of each row or block, and scales",
 )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Quantize,
         candidates,
     )
+    from perfc.passes.precision.rates import check_rate
     from perfc.passes.precision.stored_types import (
         FALLBACKS,
         LINEAR_TYPES,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         linear_type,
         table_type,
     )
+    from perfc.passes.precision.train_fp8 import TrainFp8
 else:
     __getattr__ = door(
         __name__,
@@ -34,6 +36,7 @@ else:
             "convert_part": ("PLAIN_FLOATS",),
             "fuse_qdq": ("FuseQdq", "unfused"),
             "quantize": ("ACTIVATIONS", "Candidate", "Quantize", "candidates"),
+            "rates": ("check_rate",),
             "stored_types": (
                 "FALLBACKS",
                 "LINEAR_TYPES",
@@ -42,6 +45,7 @@ else:
                 "linear_type",
                 "table_type",
             ),
+            "train_fp8": ("TrainFp8",),
         },
     )
 
@@ -57,8 +61,10 @@ __all__ = [
     "FuseQdq",
     "LinearType",
     "Quantize",
+    "TrainFp8",
     "candidates",
     "casts_first",
+    "check_rate",
     "convert",
     "linear_type",
     "table_type",

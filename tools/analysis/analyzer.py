@@ -13,6 +13,7 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
+from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
@@ -123,7 +124,9 @@ def run_of(request: Request) -> Run:
     else:
         request = load_request(request)
     model = request.model
-    for conversion in conversions(request.dtype):
+    if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
+        model = model.narrowed(request.dtype)
+    for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
     check_run(model, request.runtime, target)
@@ -182,6 +185,11 @@ def _check_rate(model: Model, target: Target) -> None:
     PyTorch computes there all the same, by detours that no measurement shows.
     """
     wanted = model.dtype.removeprefix("amp-")
+    if wanted in NARROW_DTYPES:
+        from perfc.passes.precision import check_rate, linear_type  # noqa: PLC0415 - lazy
+
+        check_rate(linear_type(wanted, "dtype"), target)
+        return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
         others = [name for name in precision.LOW_DTYPES if name in rates]

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from perfc.tools.models.onnx_export import export_onnx
     from perfc.tools.models.open_symbols import input_symbols
     from perfc.tools.models.pass_order import (
+        NARROW_BASES,
         check_mode,
         check_ranks,
         check_recorded,
         conversions,
+        narrowings,
         parallel_passes,
         split_passes,
         training_passes,
@@ -47,10 +49,12 @@ else:
             "onnx_export": ("export_onnx",),
             "open_symbols": ("input_symbols",),
             "pass_order": (
+                "NARROW_BASES",
                 "check_mode",
                 "check_ranks",
                 "check_recorded",
                 "conversions",
+                "narrowings",
                 "parallel_passes",
                 "split_passes",
                 "training_passes",
@@ -67,6 +71,7 @@ else:
     )
 
 __all__ = [
+    "NARROW_BASES",
     "Again",
     "Change",
     "Dimensions",
@@ -85,6 +90,7 @@ __all__ = [
     "is_table_list",
     "load",
     "load_request",
+    "narrowings",
     "parallel_passes",
     "prepare",
     "read_program",

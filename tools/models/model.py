@@ -24,6 +24,7 @@ from perfc.passes.pipelines import (
     loading_pipeline,
     split_pipeline,
 )
+from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models.again import Again
 from perfc.tools.models.binding import (
     Dimensions,
@@ -42,6 +43,7 @@ from perfc.tools.models.pass_order import (
     conversions,
     dtype_of,
     microbatches_of,
+    narrowings,
     parallel_passes,
     remarked,
     training_passes,
@@ -143,6 +145,22 @@ class Model:
             return self.again.converted(conversion.dtype_name, dims)
         changed = self.rewritten(conversion)
         return attrs.evolve(changed, dtype=conversion.dtype_name)
+
+    def narrowed(self, dtype: str) -> Model:
+        """Return a copy whose linear layers have one of `NARROW_DTYPES`.
+
+        Raises:
+            UsageError: as `converted`.
+
+        """
+        if self.mode == TRAINING and self.again is not None:
+            return self.again.converted(dtype, self.dims)
+        made = self
+        for conversion in conversions(dtype, narrow=True):
+            if made.dtype != conversion.dtype_name:
+                made = made.converted(conversion)
+        changed = made.rewritten(*narrowings(dtype, self.mode))
+        return attrs.evolve(changed, dtype=dtype)
 
     def rewritten(self, *transforms: Transform) -> Model:
         """Return a copy of the model, whose op graphs went through more transforms.
@@ -330,6 +348,8 @@ def load_request(request: Request) -> Request:
     check_ranks(request.ranks, made.ranks)
     again = Again(load_model, request)
     made = attrs.evolve(made, again=again, preset=request.preset or "")
+    if request.dtype in NARROW_DTYPES:
+        made = attrs.evolve(made, dtype=request.dtype)
     return request.of_loaded(made, others, None if pipeline is None else timing)
 
 
@@ -345,7 +365,8 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         program = read_onnx(model)
     else:
         check_mode(mode, optimizer)
-        dtype = dtype_of((*transforms, *conversions(request.dtype)))
+        converted = conversions(request.dtype, narrow=True)
+        dtype = dtype_of((*transforms, *converted))
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)

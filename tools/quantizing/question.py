@@ -9,21 +9,16 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Program, UsageError
-from perfc.ir.support import UnsupportedModelError
 from perfc.passes.precision import (
     FALLBACKS,
-    LINEAR_TYPES,
     Candidate,
-    LinearType,
     Quantize,
+    check_rate,
     linear_type,
 )
 from perfc.tools.given import check_known
 
 FP32, CAFFE2, FBGEMM = "fp32", "caffe2", "fbgemm"
-
-_BLACKWELL = 10
-"""Major compute capability from which on tensor cores scale blocks of 16 and 32."""
 
 _NAMES: Mapping[str, str] = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
@@ -135,34 +130,6 @@ def check_types(asked: Quantize, program: Program, target: Target) -> None:
         names.add(FALLBACKS.get(asked.linear, asked.linear))
     for name in sorted(names):
         check_rate(linear_type(name, "linear"), target)
-
-
-def check_rate(dtype: LinearType, target: Target) -> None:
-    """Refuse a type that a target does not multiply in.
-
-    Raises:
-        UnsupportedModelError: it does not.
-
-    """
-    rates = target.device.flops_per_s
-    wanted = dtype.rate or "fp16"
-    lacks = wanted not in rates
-    if not lacks and dtype.newest:
-        major = target.device.compute_capability.partition(".")[0]
-        lacks = not (major.isdigit() and int(major) >= _BLACKWELL)
-    if not lacks:
-        return
-    has = [
-        name
-        for name, one in LINEAR_TYPES.items()
-        if (one.rate or "fp16") in rates and not one.newest
-    ]
-    what = f"scaled blocks of {dtype.block}" if dtype.newest else f"{wanted} GEMMs"
-    msg = (
-        f"{target.name} has no {what}, which {dtype.name} needs; it has "
-        f"{', '.join(has)}"
-    )
-    raise UnsupportedModelError(msg)
 
 
 def own_type(one: Candidate) -> str:

@@ -29,7 +29,18 @@ _RANGE_BYTES = 4
 def _quantize(site: Site) -> Eager:
     per = "channel" if site.operands[1].type.rank else "tensor"
     launch = elementwise_launch(site.op, site.operands, site.out, site.work.flops)
+    if site.attributes.flag("transposed"):
+        return Eager("transformer_engine::cast_transpose", (_both_ways(launch, site),))
     return Eager(f"quantized_decomposed::{site.op}_per_{per}", (launch,))
+
+
+def _both_ways(launch: Launch, site: Site) -> Launch:
+    """Let a kernel write its result also transposed: by tiles, as fast as it lies."""
+    work = site.work
+    params = launch.kernel.params.updated(bytes=work.bytes)
+    return attrs.evolve(
+        launch, kernel=attrs.evolve(launch.kernel, params=params, work=work)
+    )
 
 
 def _dynamic_quantize(site: Site) -> Eager:
