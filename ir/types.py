@@ -170,9 +170,7 @@ def parse_dtype(text: str) -> DType:
         msg = f"not a scaling: {scaling[:40]!r} (expected rowxBITS or blockNxBITS)"
         raise ParseError(msg)
     granularity = Granularity.BLOCK if match[1] else Granularity.ROW
-    scale = Scaling(
-        granularity, int(match[2]), int(match[1] or 0), int(match[3] or 1)
-    )
+    scale = Scaling(granularity, int(match[2]), int(match[1] or 0), int(match[3] or 1))
     return attrs.evolve(DTYPES[name], scaling=scale)
 
 

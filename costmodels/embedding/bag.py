@@ -11,7 +11,8 @@ so that about `live warps / batch` tables share L2 at a time. Rows come in
 sectors of 32 bytes. (Lin et al., HiPC'22, with the plain formula as the limit of
 a small L2.) Rows of fewer than 16 bits an element take no less than those of 16 times
 the ratio of their bytes: no rows say what it takes to undo their scales, nor that more
-of them stay in L2. Rows of another popularity (`locality/popularity.py`) miss as they do in
+of them stay in L2. Rows of another popularity (`locality/popularity.py`) miss as they
+do in
 an LRU cache of C rows that is empty when the kernel starts: `locality/row_cache.py`.
 """
 

@@ -25,7 +25,7 @@ TABLE_FIELDS = (
     param(
         "row_bytes",
         COUNT,
-        "what a row takes, where elements have scales beside them; 0: as the type has it",
+        "what a row takes that has scales in it; 0: as the type has it",
         unit="bytes",
         default=0,
     ),

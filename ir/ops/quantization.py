@@ -21,10 +21,47 @@ def _infer_quantize(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, dtype = operands[0].type, attributes.dtype("dtype")
+    _check_scale(attributes, x, operands[1].type)
     made = [TensorType(dtype, x.shape, x.space)]
     if attributes.flag("transposed"):
         made.append(TensorType(dtype, _turned(x)))
     return list(map(Abstract, made))
+
+
+def _check_scale(attributes: Record, x: TensorType, scale: TensorType) -> None:
+    """Refuse scales that are of no part of a tensor.
+
+    One is of all of it, a list of the slices along `axis`, and a tensor of as many axes
+    of blocks along it (`QuantizeLinear` of ONNX).
+    """
+    if scale.numel == 1 or attributes.get("axis") is None:
+        return
+    axis = attributes.integer("axis")
+    if not -x.rank <= axis < x.rank:
+        expected = f"an axis of {x}"
+    elif scale.rank == 1:
+        expected = str(x.shape[axis])
+        if _agree(scale.shape, (x.shape[axis],)):
+            return
+    else:
+        block = attributes.get("block_size")
+        each = ceil_div(x.shape[axis], block) if isinstance(block, int) else 1
+        wanted = list(x.shape)
+        wanted[axis] = each
+        expected = " x ".join(map(str, wanted))
+        if block is None or _agree(scale.shape, tuple(wanted)):
+            return
+    msg = f"scale {scale} is of no part of {x} along axis {axis}: expected {expected}"
+    raise VerifyError(msg)
+
+
+def _agree(found: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
+    """Whether shapes are the same, as far as they are known."""
+    return len(found) == len(wanted) and all(
+        left == right
+        for left, right in zip(found, wanted, strict=True)
+        if isinstance(left, int) and isinstance(right, int)
+    )
 
 
 def _turned(x: TensorType) -> tuple[Dim, ...]:
@@ -40,6 +77,7 @@ def _infer_dequantize(
 ) -> Sequence[Abstract]:
     """Floats are as wide as the scale, unless said otherwise."""
     x, dtype = operands[0].type, operands[1].type.dtype
+    _check_scale(attributes, x, operands[1].type)
     if attributes.get("dtype") is not None:
         dtype = attributes.dtype("dtype")
     return [Abstract(TensorType(dtype, x.shape, x.space))]
@@ -54,8 +92,7 @@ QUANTIZE = OpDef(
     infer=_infer_quantize,
     work=per_element(3),
     attributes={**_ATTRIBUTES, "dtype": (DType,), "transposed": OPTIONAL_BOOL},
-    summary="x, scale, zero point: x / scale rounded, shifted and cut to an integer; "
-    "also `transposed`",
+    summary="x, scale, zero point: x / scale rounded, shifted and cut to few bits",
 )
 DEQUANTIZE = OpDef(
     name="dequantize",
@@ -96,7 +133,10 @@ def _infer_dynamic(
     if attributes.flag("transposed"):
         columns, rows = _turned(x)
         count = ceil_div(rows, block) if isinstance(block, int) else 1
-        found += [TensorType(dtype, (columns, rows)), TensorType(scale, (columns, count))]
+        found += [
+            TensorType(dtype, (columns, rows)),
+            TensorType(scale, (columns, count)),
+        ]
     return list(map(Abstract, found))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import attrs
 
@@ -12,6 +12,7 @@ from perfc.ir.core import Replacement
 from perfc.ir.record import Record
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.graphs import typed
 from perfc.passes.precision.quantized_linears import requantize
 
 PRODUCTS = frozenset({"matmul", "linear", "conv"})
@@ -20,17 +21,21 @@ PRODUCTS = frozenset({"matmul", "linear", "conv"})
 _DEQUANTIZE = "dequantize"
 _EIGHT, _BIAS, _SCALE = 8, 2, 1
 
+_Factors: TypeAlias = tuple[Node, Node]
+"""What dequantises both operands of a product."""
+
 
 @attrs.frozen
 class FuseQdq(Transform):
     """Multiply in 8 bits where a file dequantises both operands of a product.
 
-    Files of quantised models have a `DequantizeLinear` before each operand of a product,
-    and a `QuantizeLinear` behind it ("QDQ"). TensorRT, ONNX Runtime and Inductor turn
-    that into one kernel of 8 bits, whose end undoes the scales and writes what the next
-    one reads; eager PyTorch runs what is written. Fused are products of two operands of
-    8 bits, of which activations have one scale for all, or for each row, and weights one
-    for all, or for each column. It is part of `--runtime compiled`.
+    Files of quantised models have a `DequantizeLinear` before each operand of a
+    product, and a `QuantizeLinear` behind it ("QDQ"). TensorRT, ONNX Runtime and
+    Inductor turn that into one kernel of 8 bits, whose end undoes the scales and writes
+    what the next one reads; eager PyTorch runs what is written. Fused are products of
+    two operands of 8 bits, of which activations have one scale for all, or for each
+    row, and weights one for all, or for each column. It is part of `--runtime
+    compiled`.
     """
 
     name: ClassVar[str] = "fuse-qdq"
@@ -56,25 +61,30 @@ class FuseQdq(Transform):
 
 def unfused(graph: Graph) -> Iterator[Node]:
     """Yield the products that the pass would turn into ones of 8 bits."""
+    return (node for node, _ in _pairs(graph))
+
+
+def _pairs(graph: Graph) -> Iterator[tuple[Node, _Factors]]:
     for node in graph:
-        if node.op in PRODUCTS and _factors(node) is not None:
-            yield node
+        factors = _factors(node) if node.op in PRODUCTS else None
+        if factors is not None:
+            yield node, factors
 
 
 def _fuse(graph: Graph) -> int:
     """Fuse what can be; return how many products that are."""
-    nodes = [*unfused(graph)]
-    if not nodes:
+    found = dict(_pairs(graph))
+    if not found:
         return 0
-    names = [node.results[0].name for node in nodes]
-    graph.replace({node: _fused(node) for node in nodes})
+    names = [node.results[0].name for node in found]
+    graph.replace({node: _fused(node, factors) for node, factors in found.items()})
     graph.erase_dead(keep=lambda node: node.op != _DEQUANTIZE)
     for name in names:
         requantize(graph, _with_bias(graph, graph.value(name).producer))
-    return len(nodes)
+    return len(found)
 
 
-def _factors(node: Node) -> tuple[Node, Node] | None:
+def _factors(node: Node) -> _Factors | None:
     """Return what dequantises both operands of a product, if one of 8 bits fits."""
     found: list[Node] = []
     for place, value in enumerate(node.operands[:_BIAS]):
@@ -108,14 +118,11 @@ def _fits(maker: Node, node: Node, place: int) -> bool:
 
 
 def _dtype(value: Value) -> DType:
-    assert value.type is not None  # the pass requires types
-    return value.type.dtype
+    return typed(value).dtype
 
 
-def _fused(node: Node) -> Replacement:
+def _fused(node: Node, factors: _Factors) -> Replacement:
     """Return the product of 8 bits; scales and zero points are read beside."""
-    factors = _factors(node)
-    assert factors is not None  # it was found by them
     sides = [maker.operands for maker in factors]
     scales = [value for operands in sides for value in operands[_SCALE:]]
     attributes: dict[str, AttrValue] = dict(node.attributes)
@@ -129,9 +136,7 @@ def _fused(node: Node) -> Replacement:
     first = bias if op == "conv" else []
     rest = [] if op == "conv" else bias
     operands = (sides[0][0], sides[1][0], *first, *scales, *rest)
-    return Replacement(
-        op, operands, Record(attributes), node.results[0], node.location
-    )
+    return Replacement(op, operands, Record(attributes), node.results[0], node.location)
 
 
 def _stored(bias: Value) -> Value:

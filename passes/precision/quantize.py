@@ -11,7 +11,7 @@ from perfc.ir import DTYPES, AnyKey, DType, Graph, Node, Program, UsageError, Va
 from perfc.ir.node_kinds import is_embedding_bag, is_linear
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import is_training_step
+from perfc.passes.graphs import is_training_step, typed
 from perfc.passes.precision.convert_part import PLAIN_FLOATS, convert_nodes
 from perfc.passes.precision.keep_list import (
     LINEAR,
@@ -96,13 +96,13 @@ class Quantize(Transform):
     """Store tables and linear layers of a model for inference in fewer bits.
 
     Rows of tables have their scales beside them, and are dequantised in the kernel that
-    looks them up. The weight of a linear layer is quantised once, before the model runs;
-    its activations as it runs, by a kernel of their own. The product is of 8 bits, and
-    its kernel undoes the scales as it writes. Where another layer reads what it writes,
-    possibly after a `relu`, it writes the 8 bits of that one, so that neither of the two
-    conversions between them is left (static scales only). What no pattern of *keep*
-    matches has the types asked for; a type that is no narrower than the model's own
-    leaves a table or layer as it is.
+    looks them up. The weight of a linear layer is quantised once, before the model
+    runs; its activations as it runs, by a kernel of their own. The product is of 8
+    bits, and its kernel undoes the scales as it writes. Where another layer reads what
+    it writes, possibly after a `relu`, it writes the 8 bits of that one, so that
+    neither of the two conversions between them is left (static scales only). What no
+    pattern of *keep* matches has the types asked for; a type that is no narrower than
+    the model's own leaves a table or layer as it is.
 
     Attributes:
         embeddings: Type of tables: `fp16`, `bf16`, `fp8`, `int8`, `int4`, `int2`, or
@@ -115,14 +115,14 @@ class Quantize(Transform):
         keep: `PATTERN:TYPE`, several separated by commas: tables and layers of another
             type; a pattern without a type has that of the next one.
         rows: How rows of tables lie in memory: `fbgemm`, with scale and bias in fp16 and
-            filled up to 16 bytes, as on GPUs; `caffe2`, in fp32 and not filled up, as on
-            CPUs.
+            filled up to 16 bytes, as on GPUs; `caffe2`, in fp32 and not filled up, as
+            on CPUs.
         sum_bits: Width of the integers that a CPU adds products of 8 bits up in: 32, or
             16, which is faster and can overflow.
 
     Raises:
-        UsageError: a type or an option is unknown, a pattern matches nothing, or a graph
-            has a backward pass.
+        UsageError: a type or an option is unknown, a pattern matches nothing, or a
+            graph has a backward pass.
 
     """
 
@@ -199,7 +199,7 @@ class Quantize(Transform):
             ctx.note(
                 "no-such-rate",
                 f"no device multiplies {self.linear} by {self.linear}: linear layers "
-                f"have {FALLBACKS[self.linear]}, weights of 4 bits and activations of 16",
+                f"have {FALLBACKS[self.linear]}, weights of 4 bits beside 16",
             )
 
     def _run(
@@ -236,7 +236,7 @@ class Quantize(Transform):
         chosen: Mapping[Candidate, LinearType],
         known: Mapping[Value, object],
     ) -> None:
-        """Let layers compute in 16 bits that are asked to, and those of packed weights."""
+        """Let layers compute in 16 bits that are to, and those of packed weights."""
         by_type: dict[DType, set[Node]] = {}
         for one, dtype in chosen.items():
             if dtype.is_plain:
@@ -248,21 +248,19 @@ class Quantize(Transform):
 
     def _store(self, one: Candidate, name: str, ctx: PassContext) -> None:
         """Give a table its type; its lookup still returns what it did."""
-        dtype, old = row_type(name, self.rows), one.weight.type
-        assert old is not None  # the pass requires types
+        dtype, old = row_type(name, self.rows), typed(one.weight)
         if old.dtype.bits <= dtype.bits:
             return
         if not all(map(is_embedding_bag, one.graph.readers(one.weight))):
             ctx.note(
                 "not-quantized",
-                f"table {one.name} is read by other ops than lookups: it keeps its type",
+                f"table {one.name} keeps its type: other ops than lookups read it",
                 one.name,
             )
             return
         for node in one.graph.readers(one.weight):
             if node.attributes.get("out_dtype") is None:
-                out = node.results[0].type
-                assert out is not None  # the pass requires types
+                out = typed(node.results[0])
                 one.graph.set_attributes(node, out_dtype=out.dtype)
         one.weight.type = attrs.evolve(old, dtype=dtype)
 
@@ -278,25 +276,22 @@ def _refuse_gradients(graph: Graph) -> None:
 
 def _narrows(one: Candidate, dtype: LinearType) -> bool:
     """Whether a layer is of plain floats, and of more bits than it is to have."""
-    old = one.weight.type
-    assert old is not None  # the pass requires types
+    old = typed(one.weight)
     return old.dtype in PLAIN_FLOATS and old.dtype.bits > dtype.weight.bits
 
 
 def _bits(value: Value) -> int:
-    assert value.type is not None  # the pass requires types
-    return value.type.dtype.bits
+    return typed(value).dtype.bits
 
 
 def _can_be(one: Candidate, dtype: LinearType, ctx: PassContext) -> bool:
     """Whether the sizes of a layer allow its type; say so where they do not."""
-    assert one.weight.type is not None  # the pass requires types
     readers = one.graph.readers(one.weight)
     why = ""
     if not all(map(is_linear, readers)):
         why = "its weight is read by other ops, too"
-    elif any(dim % dtype.multiple for dim in one.weight.type.shape):
-        sizes = " x ".join(map(str, one.weight.type.shape))
+    elif any(dim % dtype.multiple for dim in typed(one.weight).shape):
+        sizes = " x ".join(map(str, typed(one.weight).shape))
         why = f"its weight of {sizes} is no multiple of {dtype.multiple} both ways"
     if why:
         ctx.note(

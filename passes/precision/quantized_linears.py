@@ -9,12 +9,16 @@ import attrs
 from perfc.ir import DTYPES, AttrValue, Graph, Node, Record, TensorType, Value
 from perfc.ir.core import CONST, Replacement
 from perfc.ir.dims import ceil_div
+from perfc.ir.ops.rules import as_int
+from perfc.passes.graphs import typed
 from perfc.passes.precision.stored_types import LinearType
 
 _F32 = DTYPES["f32"]
 _BIAS = 2
 
-_COMMUTING = frozenset({"relu", "reshape", "flatten", "squeeze", "unsqueeze", "identity"})
+_COMMUTING = frozenset(
+    {"relu", "reshape", "flatten", "squeeze", "unsqueeze", "identity"}
+)
 """Ops that give the same on numbers divided by one positive scale."""
 
 
@@ -89,8 +93,7 @@ class QuantizedLinears:
         dtype = self.layers.get(node)
         if dtype is None:
             return
-        weight, out = node.operands[1], node.results[0].type
-        assert out is not None  # the pass requires types
+        weight, out = node.operands[1], typed(node.results[0])
         attributes: dict[str, AttrValue] = {"dtype": out.dtype}
         if not node.attributes.flag("weight_is_kn"):
             attributes["weight_is_nk"] = True
@@ -107,7 +110,7 @@ class QuantizedLinears:
         )
 
     def _quantized(self, node: Node, dtype: LinearType) -> tuple[Value, Value]:
-        """Return the activations in few bits, and their scales: once for all readers."""
+        """Return the activations in few bits, and scales: once for all readers."""
         x = node.operands[0]
         key = x, dtype.name
         if key not in self._made:
@@ -116,20 +119,17 @@ class QuantizedLinears:
             self._made[key] = made(node, x, dtype)
         return self._made[key]
 
-    def _dynamic(
-        self, node: Node, x: Value, dtype: LinearType
-    ) -> tuple[Value, Value]:
+    def _dynamic(self, node: Node, x: Value, dtype: LinearType) -> tuple[Value, Value]:
         """One kernel finds the scale of each row, or block of it, and converts."""
         attributes: dict[str, AttrValue] = {"axis": -1, "dtype": dtype.weight}
-        assert x.type is not None  # the pass requires types
         count = 1
         if dtype.block:
             attributes |= {"block_size": dtype.block, "scale_dtype": dtype.scale}
-            count = ceil_div(x.type.shape[-1], dtype.block)
+            count = ceil_div(typed(x).shape[-1], dtype.block)
         scale = dtype.scale if dtype.block else _F32
         types = (
-            attrs.evolve(x.type, dtype=dtype.weight),
-            TensorType(scale, (*x.type.shape[:-1], count)),
+            attrs.evolve(typed(x), dtype=dtype.weight),
+            TensorType(scale, (*typed(x).shape[:-1], count)),
         )
         made = self._add(node, "dynamic_quantize", (x,), attributes, types)
         first, second = made.results
@@ -139,7 +139,6 @@ class QuantizedLinears:
         self, node: Node, x: Value, dtype: LinearType
     ) -> tuple[Value, Value]:
         """One kernel converts by a scale that is known, or that another has found."""
-        assert x.type is not None  # the pass requires types
         number = TensorType(_F32, ())
         if self.activations == "static":
             said: dict[str, AttrValue] = {"dtype": _F32, "shape": (), "value": 1.0}
@@ -147,7 +146,7 @@ class QuantizedLinears:
         else:
             made = self._add(node, "amax", (x,), {}, (number,))
         scale = made.results[0]
-        types = (attrs.evolve(x.type, dtype=dtype.weight),)
+        types = (attrs.evolve(typed(x), dtype=dtype.weight),)
         quantized = self._add(
             node, "quantize", (x, scale), {"dtype": dtype.weight}, types
         )
@@ -163,9 +162,8 @@ class QuantizedLinears:
     ) -> Node:
         """Put a node before that of a layer, which it is named for."""
         stem = f"{node.name}.{op}"
-        names: list[str] = []
-        for number in range(len(types)):
-            names.append(self.graph.fresh_name(f"{stem}.scale" if number else stem))
+        stems = [f"{stem}.scale" if number else stem for number in range(len(types))]
+        names = [*map(self.graph.fresh_name, stems)]
         made = self.graph.add(op, operands, names, attributes, location=node.location)
         for value, type_ in zip(made.results, types, strict=True):
             value.type = type_
@@ -198,8 +196,7 @@ def requantize(graph: Graph, product: Node | None) -> None:
         return
     dtype = reader.attributes.dtype("dtype")
     for each in between:
-        assert each.type is not None  # the pass requires types
-        each.type = attrs.evolve(each.type, dtype=dtype)
+        each.type = attrs.evolve(typed(each), dtype=dtype)
     graph.set_attributes(product, dtype=dtype)
     graph.replace_uses(reader.results[0], value)
     graph.erase_dead(keep=lambda node: node is not reader)
@@ -207,13 +204,9 @@ def requantize(graph: Graph, product: Node | None) -> None:
 
 def _sizes(node: Node) -> tuple[int, int]:
     """Return the features of a layer, and its inputs."""
-    type_ = node.operands[1].type
-    assert type_ is not None  # the pass requires types
-    features, inputs = type_.shape
+    features, inputs = map(as_int, typed(node.operands[1]).shape)
     if node.attributes.flag("weight_is_kn"):
         features, inputs = inputs, features
-    assert isinstance(features, int)  # weights have no symbols
-    assert isinstance(inputs, int)
     return features, inputs
 
 
@@ -230,5 +223,4 @@ def _weight_scales(graph: Graph, node: Node, dtype: LinearType) -> Value:
 
 
 def _retype(weight: Value, dtype: LinearType) -> None:
-    assert weight.type is not None  # the pass requires types
-    weight.type = attrs.evolve(weight.type, dtype=dtype.weight)
+    weight.type = attrs.evolve(typed(weight), dtype=dtype.weight)

@@ -1,9 +1,10 @@
 """Types that tables and linear layers can be stored, and computed, in.
 
 Rows of tables as FBGEMM stores them (`rounded_row_size_in_bytes` and
-`nbit_embedding_modules` of fbgemm_gpu): scale and bias in fp16 ahead of the elements, rows
-filled up to 16 bytes on a GPU. On a CPU rows of 8 bits are Caffe2's, with both in fp32,
-and no row is filled up. A codebook has 16 entries of fp16 (Guan et al., arXiv 1911.02079).
+`nbit_embedding_modules` of fbgemm_gpu): scale and bias in fp16 ahead of the elements,
+rows filled up to 16 bytes on a GPU. On a CPU rows of 8 bits are Caffe2's, with both in
+fp32, and no row is filled up. A codebook has 16 entries of fp16 (Guan et al., arXiv
+1911.02079).
 """
 
 from __future__ import annotations

@@ -25,13 +25,14 @@ from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_linear
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import is_training_step
+from perfc.passes.graphs import is_training_step, typed
 from perfc.passes.precision.convert_part import PLAIN_FLOATS
 
 DELAYED, CURRENT, BLOCK = "delayed", "current", "block"
 SCALINGS = (DELAYED, CURRENT, BLOCK)
-"""Where scales come from: the largest numbers of steps before, that of the tensor, which
-a kernel before finds, or those of blocks, which the kernel that converts finds."""
+"""Where scales come from: the largest numbers of steps before, that of the tensor,
+which a kernel before finds, or those of blocks, which the kernel that converts
+finds."""
 
 _E4M3, _E5M2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
 _F32, _E8M0 = DTYPES["f32"], DTYPES["f8e8m0"]
@@ -48,16 +49,16 @@ class TrainFp8(Transform):
     """Let linear layers of a training step multiply in 8-bit floats, as frameworks do.
 
     As Transformer Engine's `Linear` under `fp8_autocast`: the input, the weight and the
-    gradient of the result are converted, each by one kernel that writes it both as it is
-    and transposed, as the tensor cores take either operand along the sums; input and
-    weight to e4m3, gradients to e5m2 (e4m3 by blocks). The three products of a layer are
-    of 8 bits, and write what they did. Weights, their gradients and the optimizer keep
-    their types. It runs once the backward pass is derived. Layers whose sizes are no
-    multiples of 16 stay as they are.
+    gradient of the result are converted, each by one kernel that writes it both as it
+    is and transposed, as the tensor cores take either operand along the sums; input and
+    weight to e4m3, gradients to e5m2 (e4m3 by blocks). The three products of a layer
+    are of 8 bits, and write what they did. Weights, their gradients and the optimizer
+    keep their types. It runs once the backward pass is derived. Layers whose sizes are
+    no multiples of 16 stay as they are.
 
     Attributes:
-        scaling: `delayed`: by the largest numbers of steps before; converting finds this
-            step's, and one kernel at the end of the step makes scales of them.
+        scaling: `delayed`: by the largest numbers of steps before; converting finds
+            this step's, and one kernel at the end of the step makes scales of them.
             `current`: a kernel before each conversion finds the largest number.
             `block`: a scale for each 32 elements (MXFP8).
 
@@ -161,8 +162,10 @@ class _Step:
         if is_linear(node) and node.operands[1] in self._weights:
             x, weight = (self._cast(node, value, _E4M3) for value in node.operands[:2])
             kn = node.attributes.flag("weight_is_kn")
-            side = (weight.turned, weight.turned_scale) if kn else (
-                weight.value, weight.scale
+            side = (
+                (weight.turned, weight.turned_scale)
+                if kn
+                else (weight.value, weight.scale)
             )
             self._replace(node, (x.value, x.scale), side, node.operands[_BIAS:])
         elif node.op == "matmul" and node.location.phase == _BACKWARD:
@@ -175,7 +178,8 @@ class _Step:
         if weight in self._weights:
             grad = self._cast(node, left, self._gradients)
             made = self._cast(node, weight, _E4M3)
-            # Summed over features: of a weight [n, k] its transposed copy is along them.
+            # Summed over features: of a weight [n, k] its transposed copy is along
+            # them.
             kn = self._weights[weight].attributes.flag("weight_is_kn")
             side = (made.value, made.scale) if kn else (made.turned, made.turned_scale)
             self._replace(node, (grad.value, grad.scale), side, ())
@@ -208,8 +212,7 @@ class _Step:
         right: tuple[Value, Value],
         rest: tuple[Value, ...],
     ) -> None:
-        out = node.results[0].type
-        assert out is not None  # the pass requires types
+        out = typed(node.results[0])
         attributes: dict[str, AttrValue] = {"dtype": out.dtype, "weight_is_nk": True}
         operands = (left[0], right[0], left[1], right[1], *rest)
         self._replaced[node] = Replacement(
@@ -220,8 +223,7 @@ class _Step:
         """Return a value in 8 bits: one kernel writes it both ways."""
         if value in self._casts:
             return self._casts[value]
-        type_ = value.type
-        assert type_ is not None  # the pass requires types
+        type_ = typed(value)
         rows, columns = product(type_.shape[:-1]), type_.shape[-1]
         shapes = type_.shape, (columns, rows)
         location = attrs.evolve(node.location, name=f"{value.name}.fp8")
@@ -295,8 +297,7 @@ class _Step:
 
 def _fits(node: Node) -> bool:
     """Whether a layer is of plain floats, in sizes that tensor cores take."""
-    weight = node.operands[1].type
-    assert weight is not None  # the pass requires types
+    weight = typed(node.operands[1])
     return weight.dtype in PLAIN_FLOATS and not any(
         dim % _MULTIPLE for dim in weight.shape
     )
@@ -318,4 +319,3 @@ def _flat_source(value: Value) -> Value:
     """Return what a value is the rows of."""
     maker = value.producer
     return maker.operands[0] if maker is not None and maker.op == "reshape" else value
-

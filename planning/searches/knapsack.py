@@ -1,10 +1,11 @@
 """At most one option for each of many things: the most value within a budget.
 
-The multiple-choice knapsack, solved exactly: the best value of every weight so far is kept
-as a list of pairs that none beats in both (Nemhauser and Ullmann, 1969), and pairs are
-dropped whose value cannot reach that of a solution that is known, whatever is added: the
-fractions of the options on their convex hulls say so (Sinha and Zoltners, 1979). Things
-whose options are worth most for their weight come first, so that lists stay short.
+The multiple-choice knapsack, solved exactly: the best value of every weight so far is
+kept as a list of pairs that none beats in both (Nemhauser and Ullmann, 1969), and pairs
+are dropped whose value cannot reach that of a solution that is known, whatever is
+added: the fractions of the options on their convex hulls say so (Sinha and Zoltners,
+1979). Things whose options are worth most for their weight come first, so that lists
+stay short.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ def best_options(things: Sequence[Sequence[Option]], budget: float) -> list[int 
 
 
 def _useful(options: Sequence[Option], budget: float) -> list[tuple[int, Option]]:
-    """Return options that are worth something and fit, with their places, lightest first.
+    """Return options that are worth something and fit, with their places.
 
-    None that is heavier than another and not worth more.
+    The lightest first, and none that is heavier than another and not worth more.
     """
     found: list[tuple[int, Option]] = []
-    placed = sorted(enumerate(options), key=lambda each: (each[1].weight, -each[1].value))
+    placed = sorted(
+        enumerate(options), key=lambda each: (each[1].weight, -each[1].value)
+    )
     for place, option in placed:
         least = found[-1][1].value if found else 0.0
         if option.value > least and option.weight <= budget:
@@ -175,7 +178,7 @@ class _Rest:
         return weights, values
 
     def greedy(self) -> float:
-        """Return the value of a solution: things take their best steps while they fit."""
+        """Return the value of a solution: things take steps while they fit."""
         left, value = self.budget, 0.0
         blocked: set[int] = set()
         steps = [

@@ -13,12 +13,12 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
+from perfc.tools.analysis.fused_pairs import fused, with_saving
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import Model, OnnxModel, conversions, load_request
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
-from perfc.tools.analysis.fused_pairs import fused, with_saving
 from perfc.tools.run import Run
 from perfc.tools.signatures import shows
 
@@ -186,7 +186,7 @@ def _check_rate(model: Model, target: Target) -> None:
     """
     wanted = model.dtype.removeprefix("amp-")
     if wanted in NARROW_DTYPES:
-        from perfc.passes.precision import check_rate, linear_type  # noqa: PLC0415 - lazy
+        from perfc.passes.precision import check_rate, linear_type
 
         check_rate(linear_type(wanted, "dtype"), target)
         return

@@ -1,7 +1,7 @@
 """Products of 8 bits that a file spells out with dequantised operands (QDQ).
 
-A runtime that compiles makes one kernel of each; one that does not runs what is written,
-and the report says what that costs.
+A runtime that compiles makes one kernel of each; one that does not runs what is
+written, and the report says what that costs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import Level
 from perfc.tools.models import Model
 from perfc.tools.request import INFERENCE
-from perfc.tools.run import US, Run
+from perfc.tools.run import Run
 
 UNFUSED = "unfused-qdq"
 """Code of the remark on products that are priced as they are written."""
@@ -26,7 +26,7 @@ def fused(model: Model, target: Target) -> Model:
     """Return a model as a runtime that compiles runs it on a target."""
     if not count_unfused(model, target):
         return model
-    from perfc.passes.precision import FuseQdq  # noqa: PLC0415 - of few models
+    from perfc.passes.precision import FuseQdq
 
     return model.rewritten(FuseQdq())
 
@@ -42,11 +42,9 @@ def count_unfused(model: Model, target: Target) -> int:
         return 0
     if model.mode != INFERENCE:
         return 0
-    from perfc.passes.precision import unfused  # noqa: PLC0415 - of few models
+    from perfc.passes.precision import unfused
 
-    makers = [
-        node.operands[0].producer for graph in graphs for node in unfused(graph)
-    ]
+    makers = [node.operands[0].producer for graph in graphs for node in unfused(graph)]
     types = {maker.operands[0].type for maker in makers if maker is not None}
     floats = any(each is not None and each.dtype.is_float for each in types)
     missing = floats and "fp8" not in target.device.flops_per_s
@@ -54,7 +52,7 @@ def count_unfused(model: Model, target: Target) -> int:
 
 
 def with_saving(run: Run) -> Run:
-    """Say what it would save to fuse the products that are priced as they are written."""
+    """Say what it would save to fuse the products that are priced as written."""
     count = 0 if run.runtime == "compiled" else count_unfused(run.model, run.target)
     if not count:
         return run

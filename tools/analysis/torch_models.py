@@ -16,10 +16,10 @@ from perfc.passes.training import Training
 from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell
 from perfc.tools.models import (
+    NARROW_BASES,
     Again,
     Dimensions,
     Model,
-    NARROW_BASES,
     conversions,
     narrowings,
     prepare,

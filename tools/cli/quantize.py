@@ -101,7 +101,8 @@ def quantize(model: str, **options: Any) -> int:
     """Price MODEL with tables and linear layers in fewer bits, beside the original.
 
     It says the time, what tables and the rest take, the peak of memory, how many casts
-    are inserted, and what binds. With --losses and --budget it chooses what to quantize.
+    are inserted, and what binds. With --losses and --budget it chooses what to
+    quantize.
     """
     from perfc.tools.quantizing import Precision
     from perfc.tools.quantizing import quantize as run
@@ -115,7 +116,9 @@ def quantize(model: str, **options: Any) -> int:
         sum_bits=int(options["sum_bits"]),
         losses=options["losses"],
         budget=options["budget"],
-        compare=[] if compare is None else [each.strip() for each in compare.split(",")],
+        compare=[]
+        if compare is None
+        else [each.strip() for each in compare.split(",")],
     )
     request = attrs.evolve(read_request(model, options), target=options["target"])
     found = run(request, asked)

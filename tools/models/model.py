@@ -170,7 +170,9 @@ class Model:
 
         """
         classes = tuple(
-            attrs.evolve(rank, ops=None if rank.ops is None else bound_copy(rank.ops, {}))
+            attrs.evolve(
+                rank, ops=None if rank.ops is None else bound_copy(rank.ops, {})
+            )
             for rank in self.program.classes
         )
         copied = attrs.evolve(self.program, classes=classes)

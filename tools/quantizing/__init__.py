@@ -12,8 +12,8 @@ if TYPE_CHECKING:
         quantized_markdown,
         quantized_page,
     )
-    from perfc.tools.quantizing.question import Precision
     from perfc.tools.quantizing.quantizing import quantize
+    from perfc.tools.quantizing.question import Precision
     from perfc.tools.quantizing.report import Quantization
 else:
     __getattr__ = door(

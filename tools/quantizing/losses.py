@@ -1,4 +1,4 @@
-"""What quantising each op costs in accuracy, as somebody has measured it: a CSV file."""
+"""What quantising each op costs in accuracy, as somebody measured it: a CSV file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def read_losses(path: Path, asked: Mapping[str, str]) -> Losses:
     """Read a table of losses.
 
     Args:
-        path: A CSV file with the columns `op` and `loss`, and `type` if an op has a loss
-            for each of several.
+        path: A CSV file with the columns `op` and `loss`, and `type` if an op has a
+            loss for each of several.
         asked: The ops that are to be quantised, and the type of each where the file has
             no types.
 
@@ -73,11 +73,15 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         msg = f"{path}: expected a CSV file with the columns {_COLUMNS}: {error}"
         raise PerfcError(msg) from None
     if not {"op", "loss"} <= set(names):
-        msg = f"{path} has the columns {', '.join(names) or 'none'}; expected {_COLUMNS}"
+        msg = (
+            f"{path} has the columns {', '.join(names) or 'none'}; expected {_COLUMNS}"
+        )
         raise PerfcError(msg)
     for line, row in rows:
         if None in row or None in row.values():
-            msg = f"{path}, line {line}: expected {len(names)} cells, as the heading has"
+            msg = (
+                f"{path}, line {line}: expected {len(names)} cells, as the heading has"
+            )
             raise PerfcError(msg)
     if not rows:
         msg = f"{path} has no row: give a loss of each op that would be quantized"

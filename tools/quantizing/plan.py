@@ -9,6 +9,7 @@ import attrs
 
 from perfc.ir import Value
 from perfc.ir.node_kinds import is_embedding_bag
+from perfc.passes.graphs import typed
 from perfc.tools.models import Model
 from perfc.tools.reports import OUT_OF_MEMORY, PricedPlan, Report
 
@@ -95,8 +96,7 @@ class PrecisionPlan:
         for rank in self.model.program.classes:
             values = rank.ops.parameters if rank.ops is not None else []
             for value in values:
-                assert value.type is not None  # loaded models have types
-                whole += int(value.type.bind(self.model.program.bindings).nbytes)
+                whole += int(typed(value).bind(self.model.program.bindings).nbytes)
         return whole - self.tables_bytes
 
     @property
@@ -137,12 +137,12 @@ def _table_weights(model: Model) -> list[Value]:
 
 
 def _table(value: Value) -> Json:
-    assert value.type is not None  # loaded models have types
-    rows, columns = value.type.shape
-    row_bytes = value.type.dtype.row_bytes(columns)
+    type_ = typed(value)
+    rows, columns = type_.shape
+    row_bytes = type_.dtype.row_bytes(columns)
     return {
         "name": value.name.removesuffix(".weight"),
-        "dtype": str(value.type.dtype),
+        "dtype": str(type_.dtype),
         "rows": rows,
         "columns": columns,
         "row_bytes": row_bytes,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from perfc.costmodels import Target, load_target
-from perfc.ir import Diagnostic, Graph, Node, PerfcError, UsageError
+from perfc.ir import Diagnostic, Graph, Node, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.support import Level
+from perfc.passes.graphs import typed
 from perfc.passes.precision import Candidate, Quantize, candidates
 from perfc.planning.searches import Option, best_options
 from perfc.tools.analysis import priced
@@ -29,6 +31,7 @@ from perfc.tools.quantizing.question import (
     check_types,
     own_type,
     rows_on,
+    type_name,
 )
 from perfc.tools.quantizing.report import Quantization
 from perfc.tools.reports import Report
@@ -37,6 +40,9 @@ from perfc.tools.request import INFERENCE, Request
 _TABLE = "table"
 _SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Budgets of the frontier, as shares of the one that is asked for; and no limit."""
+
+_US_PER_BYTE = 1e-15
+"""What a byte of weights is worth: no sum of them is a nanosecond."""
 
 _ROUNDING = 1e-12
 """Share of the budget that a sum may be above it for how floats are added."""
@@ -59,8 +65,8 @@ def quantize(request: Request, asked: Precision) -> Quantization:
     """
     if request.mode != INFERENCE:
         msg = (
-            "quantize is for inference: gradients of weights of few bits make no sense; "
-            "train in 8 bits by perfc analyze --mode training --dtype fp8"
+            "quantize is for inference: gradients of weights of few bits make no "
+            "sense; train in 8 bits by perfc analyze --mode training --dtype fp8"
         )
         raise UsageError(msg)
     target = request.target
@@ -96,14 +102,16 @@ class _Quantizer:
             msg = f"{self.model.name} is a launch graph: its kernels have their types"
             raise UsageError(msg)
         original = self._priced(ORIGINAL, self.model, ())
-        if self.asked.losses is None:
-            frontier: tuple[Frontier, ...] = ()
+        frontier: tuple[Frontier, ...] = ()
+        losses, budget, loss = self.asked.losses, self.asked.budget, None
+        if losses is None or budget is None:
             plan = self._plan(self.asked, self.asked.name)
-            budget = loss = None
         else:
-            plan, frontier, loss = _Search(self, self.asked, original).run()
-            budget = self.asked.budget
-        others = [self._plan(self.asked.other(name), name) for name in self.asked.compare]
+            search = _Search(self, self.asked, original, losses, budget)
+            plan, frontier, loss = search.run()
+        others = [
+            self._plan(self.asked.other(name), name) for name in self.asked.compare
+        ]
         return Quantization(
             request=self.request,
             target=self.target,
@@ -124,16 +132,16 @@ class _Quantizer:
         program = self.model.program
         check_types(transform, program, self.target)
         found = [*candidates(program)]
-        before = {one.name: own_type(one) for one in found}
         model = self.model.rewritten(transform)
-        after = {one.name: one for one in _stored(model, found)}
-        reasons = kept or {}
-        listed = [
-            KeptOp(op, dtype, _reason(op, transform, found, reasons))
-            for op, dtype in before.items()
-            if after[op].stored == dtype
-        ]
-        return self._priced(name, model, tuple(listed))
+        stored = _stored_types(model)
+        listed = {
+            one.name: KeptOp(
+                one.name, own_type(one), _reason(one, transform, kept or {})
+            )
+            for one in found
+            if stored[one.weight.name] == own_type(one)
+        }
+        return self._priced(name, model, tuple(listed.values()))
 
     def _priced(
         self, name: str, model: Model, kept: tuple[KeptOp, ...]
@@ -148,36 +156,16 @@ class _Quantizer:
         )
 
 
-@attrs.frozen
-class _Stored:
-    """A table or a layer, and what its weight is stored in."""
-
-    name: str
-    stored: str
-
-
-def _stored(model: Model, found: Sequence[Candidate]) -> Iterator[_Stored]:
-    """Yield the types that weights are stored in after a change, by their old names."""
+def _stored_types(model: Model) -> dict[str, str]:
+    """Return the types that parameters are stored in, by their names."""
     graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    for one in found:
-        value = next(
-            (v for graph in graphs if (v := graph.find(one.weight.name)) is not None),
-            None,
-        )
-        assert value is not None  # a pass changes types, no names
-        yield _Stored(one.name, own_type(attrs.evolve(one, weight=value)))
+    return {v.name: type_name(v) for graph in graphs for v in graph.parameters}
 
 
-def _reason(
-    op: str,
-    transform: Quantize,
-    found: Sequence[Candidate],
-    reasons: Mapping[str, str],
-) -> str:
-    """Say why an op has the type that it had."""
-    if op in reasons:
-        return reasons[op]
-    one = next(each for each in found if each.name == op)
+def _reason(one: Candidate, transform: Quantize, reasons: Mapping[str, str]) -> str:
+    """Say why a table or layer has the type that it had."""
+    if one.name in reasons:
+        return reasons[one.name]
     if any(kept.matches(one.names) for kept in transform.kept):
         return "keep"
     asked = transform.embeddings if one.kind == _TABLE else transform.linear
@@ -190,7 +178,10 @@ def _remarks(plan: PrecisionPlan, original: PrecisionPlan) -> Iterator[Diagnosti
     if more_us <= 0:
         return
     casts = f"{plan.casts} kernels that convert"
-    alone = (plan.report.summary["device_only_us"], original.report.summary["device_only_us"])
+    alone = (
+        plan.report.summary["device_only_us"],
+        original.report.summary["device_only_us"],
+    )
     if alone[0] is not None and alone[1] is not None and alone[0] < alone[1]:
         why = (
             f"the device alone takes {alone[1] - alone[0]:,.1f} us less, but the host "
@@ -214,26 +205,27 @@ class _Search:
         quantizer: Prices.
         asked: What is asked for.
         original: The model as it is.
+        path: File of losses.
+        budget: What they may add up to.
 
     """
 
     quantizer: _Quantizer
     asked: Precision
     original: PrecisionPlan
+    path: Path
+    budget: float
 
     def run(self) -> tuple[PrecisionPlan, tuple[Frontier, ...], float]:
         """Return the best plan within the budget, the frontier, and the plan's loss."""
-        asked, quantizer = self.asked, self.quantizer
-        assert asked.losses is not None  # there is a search
-        assert asked.budget is not None  # they come together
         free = self._free()
         if not free:
             msg = "nothing is left to choose: --keep says the type of every op"
             raise UsageError(msg)
-        losses = read_losses(asked.losses, free)
+        losses = read_losses(self.path, free)
         self._check(losses)
         savings = self._savings(free, losses)
-        best = self._chosen(losses, savings, asked.budget)
+        best = self._chosen(losses, savings, self.budget)
         plan = self._plan(best, losses, savings)
         frontier: list[Frontier] = []
         known = {tuple(sorted(best.items())): plan}
@@ -267,14 +259,12 @@ class _Search:
             check_types(transform, self.quantizer.model.program, self.quantizer.target)
 
     def _budgets(self, losses: Losses) -> list[float]:
-        assert self.asked.budget is not None  # there is a search
         limit = sum(max(each.values()) for each in losses.values())
-        asked = self.asked.budget or limit
-        shares = [min(share * asked, limit) for share in _SHARES]
-        return sorted({*shares, self.asked.budget, limit})
+        shares = [min(share * (self.budget or limit), limit) for share in _SHARES]
+        return sorted({*shares, self.budget, limit})
 
     def _transform(self, chosen: Mapping[str, str]) -> Quantize:
-        """Return the pass that quantises just these ops, and keeps what the user says."""
+        """Return the pass that quantises just these ops, and keeps what users say."""
         said = [text for text in (self.asked.keep,) if text]
         said += [f"{glob.escape(op)}:{dtype}" for op, dtype in chosen.items()]
         transform = self.asked.transform(rows_on(self.quantizer.target))
@@ -301,17 +291,20 @@ class _Search:
         """Return the device time that each op saves in each type, in microseconds.
 
         Of its own kernels, and those that convert for it: all ops that have the type,
-        quantised together.
+        quantised together. What saves as much time is worth more that saves more bytes.
         """
         found: dict[str, dict[str, float]] = {op: {} for op in free}
         before = _op_times(self.quantizer.model, self.original.report, free)
+        whole = _weight_bytes(self.quantizer.model, free)
         types = dict.fromkeys(dtype for each in losses.values() for dtype in each)
         for dtype in types:
             named = {op: dtype for op, each in losses.items() if dtype in each}
             plan = self.quantizer.plan_of(self._transform(named), dtype)
             after = _op_times(plan.model, plan.report, named)
+            sizes = _weight_bytes(plan.model, named)
             for op in named:
-                found[op][dtype] = before[op] - after[op]
+                fewer = whole[op] - sizes[op]
+                found[op][dtype] = before[op] - after[op] + fewer * _US_PER_BYTE
         return found
 
     def _chosen(
@@ -331,9 +324,7 @@ class _Search:
         }
 
 
-def _point(
-    chosen: Mapping[str, str], losses: Losses, plan: PrecisionPlan
-) -> Frontier:
+def _point(chosen: Mapping[str, str], losses: Losses, plan: PrecisionPlan) -> Frontier:
     return Frontier(
         loss=sum(losses[op][dtype] for op, dtype in chosen.items()),
         time_us=plan.report.time_us,
@@ -341,6 +332,14 @@ def _point(
         quantized=len(chosen),
         kept=len(losses) - len(chosen),
     )
+
+
+def _weight_bytes(model: Model, wanted: Mapping[str, str]) -> dict[str, int]:
+    """Return what the weights of tables and layers take."""
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    weights = [value for graph in graphs for value in graph.parameters]
+    names = {value: value.name.removesuffix(".weight") for value in weights}
+    return {op: int(typed(value).nbytes) for value, op in names.items() if op in wanted}
 
 
 def _op_times(
@@ -395,11 +394,8 @@ def _shares(node: Node) -> dict[str, float]:
     count = len(node.attributes.records("tables"))
     rows: dict[str, float] = {}
     for value in node.operands[:count]:
-        if value.type is None:
-            msg = f"{node}: a table has no type"
-            raise PerfcError(msg)
-        rows[value.name.removesuffix(".weight")] = float(
-            value.type.dtype.row_bytes(value.type.shape[-1])
-        )
+        type_ = typed(value)
+        bytes_ = type_.dtype.row_bytes(type_.shape[-1])
+        rows[value.name.removesuffix(".weight")] = float(bytes_)
     total = sum(rows.values()) or 1.0
     return {op: each / total for op, each in rows.items()}

@@ -1,4 +1,4 @@
-"""What is asked of `perfc quantize`: types, what is kept, and which of it is searched."""
+"""What is asked of `perfc quantize`: types, what is kept, and what is searched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Program, UsageError
+from perfc.ir import Program, UsageError, Value
+from perfc.passes.graphs import typed
 from perfc.passes.precision import (
     FALLBACKS,
     Candidate,
@@ -134,6 +135,10 @@ def check_types(asked: Quantize, program: Program, target: Target) -> None:
 
 def own_type(one: Candidate) -> str:
     """Return what a table or layer is stored in before anything is changed."""
-    assert one.weight.type is not None  # loaded models have types
-    dtype = one.weight.type.dtype
+    return type_name(one.weight)
+
+
+def type_name(weight: Value) -> str:
+    """Return what users call the type of a weight."""
+    dtype = typed(weight).dtype
     return _NAMES.get(dtype.name, str(dtype))

@@ -155,7 +155,9 @@ def _kept_text(plan: PrecisionPlan) -> str:
     """Say what has the type that it had, and why."""
     lines: list[str] = []
     for reason in dict.fromkeys(one.reason for one in plan.kept):
-        same = [f"{one.name} ({one.dtype})" for one in plan.kept if one.reason == reason]
+        same = [
+            f"{one.name} ({one.dtype})" for one in plan.kept if one.reason == reason
+        ]
         more = f", and {len(same) - _SHOWN} more" if len(same) > _SHOWN else ""
         lines.append(f"Kept, {_REASONS[reason]}: {', '.join(same[:_SHOWN])}{more}")
     return "\n".join(lines)
@@ -172,7 +174,9 @@ _REASONS = {
 
 def frontier_table(points: Sequence[Frontier]) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each point of the frontier."""
-    rows: list[tuple[str, ...]] = [("loss", "time", "device alone", "quantized", "kept")]
+    rows: list[tuple[str, ...]] = [
+        ("loss", "time", "device alone", "quantized", "kept")
+    ]
     for one in points:
         alone_us = one.device_only_us
         rows.append(
@@ -190,7 +194,10 @@ def frontier_table(points: Sequence[Frontier]) -> list[tuple[str, ...]]:
 def _frontier(found: Quantization) -> str:
     if not found.frontier:
         return ""
-    head = f"Time against loss; the budget is {found.budget:g}, the plan loses {found.loss:g}"
+    head = (
+        f"Time against loss; the budget is {found.budget:g}, the plan loses "
+        f"{found.loss:g}"
+    )
     return f"{head}\n{columns_text(frontier_table(found.frontier))}"
 
 
