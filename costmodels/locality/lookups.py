@@ -287,7 +287,7 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         raise _lacking(kernels.kernels)
     return Lookups(
         np.maximum(rows, 1.0),
-        np.where(stored > 0, stored, np.ceil(dim * element) + extra),
+        _row_bytes(stored, np.ceil(dim * element) + extra),
         dim,
         batch[at] * pooling,
         pooling,
@@ -298,6 +298,12 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         per_kernel=functools.partial(_sums, at, counts),
         maths=ARRAYS,
     )
+
+
+def _row_bytes(stored: Floats, usual: Floats) -> Floats:
+    """Return what rows take: what tables say, else what their type does."""
+    found: Floats = np.where(stored > 0, stored, usual)
+    return found
 
 
 def _sums(at: Indices, counts: Indices, amounts: Floats) -> Floats:
@@ -353,7 +359,7 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         return same
     each: Lookups[Floats, float] = Lookups(
         np.maximum(sizes[0], 1.0),
-        np.where(sizes[3] > 0, sizes[3], np.ceil(sizes[1] * element) + extra),
+        _row_bytes(sizes[3], np.ceil(sizes[1] * element) + extra),
         sizes[1],
         batch * sizes[2],
         sizes[2],

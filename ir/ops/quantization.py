@@ -120,8 +120,8 @@ def _infer_dynamic(
 ) -> Sequence[Abstract]:
     x = operands[0].type
     if attributes.get("axis") is None:
-        scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
-        return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+        numbers = TensorType(F32, ()), TensorType(U8, ())
+        return list(map(Abstract, (TensorType(U8, x.shape), *numbers)))
     _check_last(attributes, x)
     block = attributes.get("block_size")
     scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1

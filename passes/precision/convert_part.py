@@ -68,7 +68,9 @@ def _is_passed(node: Node) -> bool:
 def _reads_only(node: Node, part: Container[Node]) -> bool:
     """Whether all floats that a node reads are made by a part."""
     floats = [value for value in node.operands if _is_float(value)]
-    return bool(floats) and all(value.producer in part for value in floats)
+    return bool(floats) and all(
+        value.producer is not None and value.producer in part for value in floats
+    )
 
 
 def _read_only_by(graph: Graph, node: Node, part: Collection[Node]) -> bool:

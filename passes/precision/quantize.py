@@ -84,9 +84,9 @@ def _weights(node: Node) -> Iterator[tuple[str, Value]]:
 
 def _candidate(kind: str, graph: Graph, node: Node, weight: Value) -> Candidate:
     name = weight.name.removesuffix(".weight")
-    others = (node.name, node.location.module, weight.name)
-    if kind == TABLE:
-        others = (weight.name,)
+    others = [weight.name]
+    if kind == LINEAR:
+        others += [node.name, node.location.module]
     names = tuple(dict.fromkeys((name, *filter(None, others))))
     return Candidate(kind, name, names, graph, node, weight)
 
@@ -114,7 +114,7 @@ class Quantize(Transform):
             `dynamic-tensor`: a kernel before finds that of the whole tensor.
         keep: `PATTERN:TYPE`, several separated by commas: tables and layers of another
             type; a pattern without a type has that of the next one.
-        rows: How rows of tables lie in memory: `fbgemm`, with scale and bias in fp16 and
+        rows: How rows of tables lie in memory: `fbgemm`, with scale and bias in fp16,
             filled up to 16 bytes, as on GPUs; `caffe2`, in fp32 and not filled up, as
             on CPUs.
         sum_bits: Width of the integers that a CPU adds products of 8 bits up in: 32, or

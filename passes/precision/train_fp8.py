@@ -178,18 +178,18 @@ class _Step:
         if weight in self._weights:
             grad = self._cast(node, left, self._gradients)
             made = self._cast(node, weight, _E4M3)
-            # Summed over features: of a weight [n, k] its transposed copy is along
-            # them.
+            # Sums are over features, along which a weight [n, k] lies transposed.
             kn = self._weights[weight].attributes.flag("weight_is_kn")
             side = (made.value, made.scale) if kn else (made.turned, made.turned_scale)
             self._replace(node, (grad.value, grad.scale), side, ())
             return
-        sides = _untransposed(left), _flat_source(right)
-        if sides[1] in self._inputs:
-            grad, x = sides
-            first = self._cast(node, grad, self._gradients)
+        if not self._is_of_weight(node):
+            return
+        before, source = _untransposed(left), _flat_source(_untransposed(left))
+        if (x := _flat_source(right)) in self._inputs:
+            first = self._cast(node, before, self._gradients)
             second = self._cast(node, x, _E4M3)
-        elif (source := _flat_source(_untransposed(left))) in self._inputs:
+        elif source in self._inputs:
             first = self._cast(node, source, _E4M3)
             second = self._cast(node, right, self._gradients)
         else:
@@ -200,6 +200,12 @@ class _Step:
             (second.turned, second.turned_scale),
             (),
         )
+
+    def _is_of_weight(self, node: Node) -> bool:
+        """Whether a product has the shape of a weight, as it lies or transposed."""
+        shape = typed(node.results[0]).shape
+        shapes = [typed(weight).shape for weight in self._weights]
+        return shape in shapes or shape[::-1] in shapes
 
     @property
     def _gradients(self) -> DType:
@@ -250,10 +256,11 @@ class _Step:
             found = _Cast(first, second, scale, other)
         else:
             scale = self._scale(value, location)
-            types = TensorType(dtype, shapes[0]), TensorType(dtype, shapes[1])
+            both = TensorType(dtype, shapes[0]), TensorType(dtype, shapes[1])
             attributes = {"dtype": dtype, "transposed": True}
-            made = self._add("quantize", (value, scale), types, attributes, location)
-            found = _Cast(*made.results, scale, scale)
+            made = self._add("quantize", (value, scale), both, attributes, location)
+            first, second = made.results
+            found = _Cast(first, second, scale, scale)
         self._casts[value] = found
         return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, Graph, Node, UsageError
+from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.support import Level
 from perfc.passes.graphs import typed
@@ -362,7 +362,7 @@ def _op_times(
 def _add_times(
     graph: Graph, durations: Mapping[str, float], times: dict[str, float]
 ) -> None:
-    owners: dict[Any, str] = {}
+    owners: dict[Location, str] = {}
     for node in graph:
         if is_embedding_bag(node):
             shares = _shares(node)
@@ -372,12 +372,12 @@ def _add_times(
         elif op := _layer(node, times):
             owners[node.location] = op
     for node in graph:
-        op = owners.get(node.location)
-        if op is None and node.op == "cast":
+        owner = owners.get(node.location)
+        if owner is None and node.op == "cast":
             maker = node.operands[0].producer
-            op = owners.get(maker.location) if maker is not None else None
-        if op is not None:
-            times[op] += durations.get(node.name, 0.0)
+            owner = None if maker is None else owners.get(maker.location)
+        if owner is not None:
+            times[owner] += durations.get(node.name, 0.0)
 
 
 def _layer(node: Node, times: Mapping[str, float]) -> str:

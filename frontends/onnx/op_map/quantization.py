@@ -83,10 +83,10 @@ def _check_scale(node: OnnxNode, weight: Value) -> None:
 
     """
     found = node.length(_WEIGHT_SCALE)
-    if weight.type is None or found in (None, 1) or not weight.type.rank:
+    if weight.type is None or not weight.type.rank or found is None or found == 1:
         return
     columns = weight.type.shape[-1 if node.op == "QLinearMatMul" else 0]
-    if isinstance(columns, int) and columns and found is not None and found % columns:
+    if isinstance(columns, int) and columns and found % columns:
         msg = (
             f"{node.op} {node.location.name!r}: {found} scales for a weight "
             f"{weight.type}: expected 1, or {columns}"
