@@ -45,7 +45,8 @@ def _check_scale(attributes: Record, x: TensorType, scale: TensorType) -> None:
             return
     else:
         block = attributes.get("block_size")
-        each = ceil_div(x.shape[axis], block) if isinstance(block, int) else 1
+        sized = isinstance(block, int) and block > 0
+        each = ceil_div(x.shape[axis], block) if sized else 1
         wanted = list(x.shape)
         wanted[axis] = each
         expected = " x ".join(map(str, wanted))

@@ -40,6 +40,26 @@ class KeptOp:
     reason: str
 
 
+@attrs.frozen
+class Choice:
+    """One of the types that an op may have in a search.
+
+    Attributes:
+        op: Its parameter, without `.weight`.
+        dtype: The type.
+        loss: What it costs in accuracy.
+        saved_us: Device time that it saves, of its own kernels and what converts.
+        chosen: Whether the plan has it.
+
+    """
+
+    op: str
+    dtype: str
+    loss: float
+    saved_us: float
+    chosen: bool
+
+
 @attrs.frozen(kw_only=True)
 class Frontier:
     """The fastest plan of some loss.
@@ -59,6 +79,11 @@ class Frontier:
     quantized: int
     kept: int
 
+    @property
+    def device_us(self) -> float:
+        """Time of the device alone, or of the iteration where that is not known."""
+        return self.time_us if self.device_only_us is None else self.device_only_us
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class PrecisionPlan:
@@ -70,6 +95,7 @@ class PrecisionPlan:
         report: Its report.
         kept: What has the type that it had.
         casts: Ops that convert between types, beyond those of the original.
+        choices: What each op could be, where it was searched for.
 
     """
 
@@ -78,6 +104,7 @@ class PrecisionPlan:
     report: Report
     kept: tuple[KeptOp, ...]
     casts: int
+    choices: tuple[Choice, ...] = ()
 
     @functools.cached_property
     def tables(self) -> list[Json]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -21,6 +22,7 @@ from perfc.tools.models import Model, load_request
 from perfc.tools.quantizing.losses import Losses, read_losses
 from perfc.tools.quantizing.plan import (
     ORIGINAL,
+    Choice,
     Frontier,
     KeptOp,
     PrecisionPlan,
@@ -226,7 +228,10 @@ class _Search:
         self._check(losses)
         savings = self._savings(free, losses)
         best = self._chosen(losses, savings, self.budget)
-        plan = self._plan(best, losses, savings)
+        plan = attrs.evolve(
+            self._plan(best, losses, savings),
+            choices=tuple(_choices(best, losses, savings)),
+        )
         frontier: list[Frontier] = []
         known = {tuple(sorted(best.items())): plan}
         for budget in self._budgets(losses):
@@ -235,10 +240,8 @@ class _Search:
             if key not in known:
                 known[key] = self._plan(chosen, losses, savings)
             frontier.append(_point(chosen, losses, known[key]))
-        points = {point.loss: point for point in frontier}
         total = sum(losses[op][dtype] for op, dtype in best.items())
-        listed = [points[loss] for loss in sorted(points)]
-        return plan, tuple(listed), total
+        return plan, tuple(_undominated(frontier)), total
 
     def _free(self) -> dict[str, str]:
         """Return the ops that may be quantised, and the types asked for."""
@@ -322,6 +325,27 @@ class _Search:
             for op, place in zip(ops, taken, strict=True)
             if place is not None
         }
+
+
+def _choices(
+    best: Mapping[str, str],
+    losses: Losses,
+    savings: Mapping[str, Mapping[str, float]],
+) -> Iterator[Choice]:
+    """Yield what each op could be, what that loses and saves, and what it is."""
+    for op, each in losses.items():
+        for dtype, loss in each.items():
+            chosen = best.get(op) == dtype
+            yield Choice(op, dtype, loss, savings[op][dtype], chosen)
+
+
+def _undominated(points: Sequence[Frontier]) -> Iterator[Frontier]:
+    """Yield points of more and more loss, each of which the device takes less for."""
+    least = math.inf
+    for point in sorted(points, key=lambda one: (one.loss, one.device_us)):
+        if point.device_us < least:
+            least = point.device_us
+            yield point
 
 
 def _point(chosen: Mapping[str, str], losses: Losses, plan: PrecisionPlan) -> Frontier:

@@ -100,6 +100,7 @@ class Quantization(VerbResult):
             "tables": best.tables,
             "budget": self.budget,
             "loss": self.loss,
+            "ops": [attrs.asdict(one) for one in best.choices],
             "frontier": [attrs.asdict(one) for one in self.frontier],
             "plans": self.rows,
         }
