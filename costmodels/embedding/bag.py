@@ -184,7 +184,7 @@ def _no_faster(
 
 
 _HALF_BYTES = 2.0
-"""Of an element of 16 bits."""
+"""Size of an element of 16 bits."""
 
 
 def _busy_seconds(

@@ -301,7 +301,7 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
 
 
 def _row_bytes(stored: Floats, usual: Floats) -> Floats:
-    """Return what rows take: what tables say, else what their type does."""
+    """Return the bytes of rows: as tables say, else as their type does."""
     found: Floats = np.where(stored > 0, stored, usual)
     return found
 

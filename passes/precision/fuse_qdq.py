@@ -85,7 +85,7 @@ def _fuse(graph: Graph) -> int:
 
 
 def _factors(node: Node) -> _Factors | None:
-    """Return what dequantises both operands of a product, if one of 8 bits fits."""
+    """Return the nodes that dequantise both operands, if a product of 8 bits fits."""
     found: list[Node] = []
     for place, value in enumerate(node.operands[:_BIAS]):
         maker = value.producer

@@ -1,4 +1,4 @@
-"""Which tables and layers are stored in another type than the rest: `top.0:fp16`."""
+"""Lists of tables and layers that have another type than the rest: `top.0:fp16`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from perfc.passes.precision.convert_part import PLAIN_FLOATS
 
 DELAYED, CURRENT, BLOCK = "delayed", "current", "block"
 SCALINGS = (DELAYED, CURRENT, BLOCK)
-"""Where scales come from: the largest numbers of steps before, that of the tensor,
+"""Sources of scales: the largest numbers of steps before, that of the tensor,
 which a kernel before finds, or those of blocks, which the kernel that converts
 finds."""
 
@@ -311,7 +311,7 @@ def _fits(node: Node) -> bool:
 
 
 def _source(value: Value) -> Value:
-    """Return what a value is a view, or a narrower copy, of."""
+    """Return the value that one is a view, or a narrower copy, of."""
     while value.producer is not None and value.producer.op in _VIEWS:
         value = value.producer.operands[0]
     return value
@@ -323,6 +323,6 @@ def _untransposed(value: Value) -> Value:
 
 
 def _flat_source(value: Value) -> Value:
-    """Return what a value is the rows of."""
+    """Return the value that one is the rows of."""
     maker = value.producer
     return maker.operands[0] if maker is not None and maker.op == "reshape" else value

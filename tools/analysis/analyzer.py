@@ -15,7 +15,13 @@ from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
 from perfc.tools.analysis.fused_pairs import fused, with_saving
 from perfc.tools.given import NARROW_DTYPES
-from perfc.tools.models import Model, OnnxModel, conversions, load_request
+from perfc.tools.models import (
+    Model,
+    OnnxModel,
+    conversions,
+    load_request,
+    narrowed,
+)
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
@@ -125,7 +131,7 @@ def run_of(request: Request) -> Run:
         request = load_request(request)
     model = request.model
     if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
-        model = model.narrowed(request.dtype)
+        model = narrowed(model, request.dtype)
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)

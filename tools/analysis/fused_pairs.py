@@ -18,9 +18,6 @@ from perfc.tools.run import Run
 UNFUSED = "unfused-qdq"
 """Code of the remark on products that are priced as they are written."""
 
-_LEAST_US = 0.05
-"""A saving that is not nought where it is printed."""
-
 
 def fused(model: Model, target: Target) -> Model:
     """Return a model as a runtime that compiles runs it on a target."""
@@ -67,7 +64,7 @@ def with_saving(run: Run) -> Run:
     except PerfcError as error:
         message += f"; they cannot be fused: {error}"
     else:
-        saves = f"save {saved_us:,.1f} us" if saved_us > _LEAST_US else "save no time"
+        saves = f"save {saved_us:,.1f} us" if round(saved_us, 1) > 0 else "save no time"
         message += (
             f"; fused into products of 8 bits (--pass fuse-qdq, part of --runtime "
             f"compiled) they would {saves} of {before_us:,.1f} us"

@@ -33,6 +33,7 @@ from perfc.tools.models.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.models.front import rewrite, run_front, split_front
 from perfc.tools.models.pass_order import (
     asked_passes,
     check_mode,
@@ -43,7 +44,6 @@ from perfc.tools.models.pass_order import (
     conversions,
     dtype_of,
     microbatches_of,
-    narrowings,
     parallel_passes,
     remarked,
     training_passes,
@@ -90,7 +90,6 @@ class Model:
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
         again: Loads it once more with a conversion, at the bound dimensions.
-        preset: Name of the preset that it was loaded by; empty for none.
         preset: Name of the preset that it was loaded by; empty for none.
         passes: What its op graphs went through.
 
@@ -143,24 +142,9 @@ class Model:
         if self.again is not None and self.mode == TRAINING:
             dims = self.dims
             return self.again.converted(conversion.dtype_name, dims)
+        recipe = None if self.recipe is None else self.recipe.before(conversion)
         changed = self.rewritten(conversion)
-        return attrs.evolve(changed, dtype=conversion.dtype_name)
-
-    def narrowed(self, dtype: str) -> Model:
-        """Return a copy whose linear layers have one of `NARROW_DTYPES`.
-
-        Raises:
-            UsageError: as `converted`.
-
-        """
-        if self.mode == TRAINING and self.again is not None:
-            return self.again.converted(dtype, self.dims)
-        made = self
-        for conversion in conversions(dtype, narrow=True):
-            if made.dtype != conversion.dtype_name:
-                made = made.converted(conversion)
-        changed = made.rewritten(*narrowings(dtype, self.mode))
-        return attrs.evolve(changed, dtype=dtype)
+        return attrs.evolve(changed, dtype=conversion.dtype_name, recipe=recipe)
 
     def rewritten(self, *transforms: Transform) -> Model:
         """Return a copy of the model, whose op graphs went through more transforms.
@@ -169,32 +153,18 @@ class Model:
             PerfcError: one of them refuses the model.
 
         """
-        classes = tuple(
-            attrs.evolve(
-                rank, ops=None if rank.ops is None else bound_copy(rank.ops, {})
-            )
-            for rank in self.program.classes
-        )
-        copied = attrs.evolve(self.program, classes=classes)
-        passes = (ShapeInference(), *inferred([*transforms]))
-        analysis = PassManager((*passes, ShapeInference())).run(copied)
-        added = (*passes[1:], ShapeInference())
-        unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
+        made, late = rewrite(self.program, self.unbound, transforms), self.late
         if late is not None:
-            unbound = self.unbound
-            late = attrs.evolve(late, passes=(*late.passes, *added))
+            late = attrs.evolve(late, passes=(*late.passes, *made.passes))
         recipe = self.recipe
-        for one in transforms:
-            recipe = None if recipe is None else recipe.after(one)
-        told = analysis.diagnostics
         return attrs.evolve(
             self,
-            passes=(*self.passes, *added),
-            program=attrs.evolve(analysis.program, diagnostics=told),
-            annotations=analysis.annotations,
-            unbound=attrs.evolve(unbound, diagnostics=told),
+            passes=(*self.passes, *made.passes),
+            program=made.program,
+            annotations=made.analysis.annotations,
+            unbound=made.unbound if late is None else self.unbound,
             late=late,
-            recipe=recipe,
+            recipe=None if recipe is None else recipe.after(transforms),
         )
 
     @property
@@ -404,9 +374,13 @@ class _Recipe:
     source: Path | None
     transforms: tuple[Pass, ...]
 
-    def after(self, conversion: Pass) -> _Recipe:
+    def before(self, conversion: Pass) -> _Recipe:
         """Return the recipe of the model in another type."""
         return attrs.evolve(self, transforms=(conversion, *self.transforms))
+
+    def after(self, transforms: Sequence[Pass]) -> _Recipe:
+        """Return the recipe of the model with more transforms."""
+        return attrs.evolve(self, transforms=(*self.transforms, *transforms))
 
     def changed(self, change: Change, model: Model) -> Model | None:
         """Return *model*, which was loaded so, with other transforms.
@@ -461,7 +435,7 @@ def prepare(
 
     """
     wanted = wanted or Dimensions()
-    early, passes = _split(loading_pipeline(transforms, recorded=program.recorded))
+    early, passes = split_front(loading_pipeline(transforms, recorded=program.recorded))
     with paused_collector():
         raised = PassManager(early, instruments).run(program)
         program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
@@ -469,17 +443,11 @@ def prepare(
             program = attrs.evolve(program, microbatches=microbatches_of(transforms))
             made = _Late(passes, instruments).bind(program, wanted)
         else:
-            made = _bound(_prepare(program, passes, instruments), wanted)
+            made = _bound(run_front(program, passes, instruments), wanted)
     dtype = computes_in(transforms)
     if all(rank.ops is None for rank in program.classes):
         early, passes = [], []
     return attrs.evolve(made, source=source, dtype=dtype, passes=(*early, *passes))
-
-
-def _split(passes: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
-    """Part those that need neither types nor numbers from those that may."""
-    at = next((i for i, p in enumerate(passes) if is_a(p, "resolve-control-flow")), 0)
-    return passes[:at], passes[at:]
 
 
 def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
@@ -518,16 +486,7 @@ class _Late:
             for rank in bound.classes
         )
         copied = attrs.evolve(bound, classes=copies)
-        analysis = _prepare(copied, self.passes, self.instruments)
+        analysis = run_front(copied, self.passes, self.instruments)
         program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
         program = bind_dimensions(program, Dimensions(dims=of_data))
         return Model(program, analysis.annotations, unbound, symbols, late=self)
-
-
-def _prepare(
-    program: Program, passes: Sequence[Pass], instruments: Sequence[Instrument]
-) -> Analysis:
-    """Run passes on op graphs; launch graphs are as they are."""
-    if all(rank.ops is None for rank in program.classes):
-        return Analysis(program, Annotations(), None, program.diagnostics)
-    return PassManager(passes, instruments).run(program)

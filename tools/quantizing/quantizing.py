@@ -40,8 +40,8 @@ from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, Request
 
 _TABLE = "table"
-_SHARES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Budgets of the frontier, as shares of the one that is asked for; and no limit."""
+_QUARTERS = (0, 1, 2, 4, 8, 16)
+"""Budgets of the frontier, in quarters of the one that is asked for; and no limit."""
 
 _US_PER_BYTE = 1e-15
 """What a byte of weights is worth: no sum of them is a nanosecond."""
@@ -263,7 +263,7 @@ class _Search:
 
     def _budgets(self, losses: Losses) -> list[float]:
         limit = sum(max(each.values()) for each in losses.values())
-        shares = [min(share * (self.budget or limit), limit) for share in _SHARES]
+        shares = [min(n * (self.budget or limit) / 4, limit) for n in _QUARTERS]
         return sorted({*shares, self.budget, limit})
 
     def _transform(self, chosen: Mapping[str, str]) -> Quantize:
@@ -332,7 +332,7 @@ def _choices(
     losses: Losses,
     savings: Mapping[str, Mapping[str, float]],
 ) -> Iterator[Choice]:
-    """Yield what each op could be, what that loses and saves, and what it is."""
+    """Yield the types that each op could have, and what each loses and saves."""
     for op, each in losses.items():
         for dtype, loss in each.items():
             chosen = best.get(op) == dtype
@@ -359,7 +359,7 @@ def _point(chosen: Mapping[str, str], losses: Losses, plan: PrecisionPlan) -> Fr
 
 
 def _weight_bytes(model: Model, wanted: Mapping[str, str]) -> dict[str, int]:
-    """Return what the weights of tables and layers take."""
+    """Return the bytes of the weights of tables and layers."""
     graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
     weights = [value for graph in graphs for value in graph.parameters]
     names = {value: value.name.removesuffix(".weight") for value in weights}

@@ -134,11 +134,11 @@ def check_types(asked: Quantize, program: Program, target: Target) -> None:
 
 
 def own_type(one: Candidate) -> str:
-    """Return what a table or layer is stored in before anything is changed."""
+    """Return the type that a table or layer has before anything is changed."""
     return type_name(one.weight)
 
 
 def type_name(weight: Value) -> str:
-    """Return what users call the type of a weight."""
+    """Return the name that users have for the type of a weight."""
     dtype = typed(weight).dtype
     return _NAMES.get(dtype.name, str(dtype))

@@ -124,7 +124,7 @@ def _softmax(attributes: Record, shape: Shape) -> Reduction:
 
 
 def _largest(attributes: Record, shape: Shape) -> Reduction:
-    """Of all, or of each row; blocks of a row are rows of their own."""
+    """Reduce all, or each row; blocks of a row are rows of their own."""
     if attributes.get("axis") is None:
         return Reduction(tuple(range(len(shape))))
     return Reduction((len(shape) - 1,))
