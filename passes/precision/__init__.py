@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perfc.passes.precision.convert_dtype import ConvertDtype, convert
     from perfc.passes.precision.convert_part import PLAIN_FLOATS
     from perfc.passes.precision.fuse_qdq import FuseQdq, unfused
+    from perfc.passes.precision.keep_list import TABLE
     from perfc.passes.precision.quantize import (
         ACTIVATIONS,
         Candidate,
@@ -35,6 +36,7 @@ else:
             "convert_dtype": ("ConvertDtype", "convert"),
             "convert_part": ("PLAIN_FLOATS",),
             "fuse_qdq": ("FuseQdq", "unfused"),
+            "keep_list": ("TABLE",),
             "quantize": ("ACTIVATIONS", "Candidate", "Quantize", "candidates"),
             "rates": ("check_rate",),
             "stored_types": (
@@ -55,6 +57,7 @@ __all__ = [
     "LINEAR_TYPES",
     "LOW_DTYPES",
     "PLAIN_FLOATS",
+    "TABLE",
     "TABLE_TYPES",
     "Candidate",
     "ConvertDtype",

@@ -8,7 +8,7 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import DTYPES, AnyKey, DType, Graph, Node, Program, UsageError, Value
-from perfc.ir.node_kinds import is_embedding_bag, is_linear
+from perfc.ir.node_kinds import is_embedding_bag, is_gather, is_linear
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import is_training_step, typed
@@ -34,10 +34,10 @@ from perfc.passes.precision.stored_types import (
 
 STATIC, DYNAMIC, TENSOR = "static", "dynamic", "dynamic-tensor"
 ACTIVATIONS = (STATIC, DYNAMIC, TENSOR)
-"""Where scales of activations come from: a calibration; each row's own largest number,
-as the layer runs; or that of the whole tensor, which a kernel before finds."""
+"""Sources of scales of activations: a calibration; each row's own largest number, as
+the layer runs; or that of the whole tensor, which a kernel before finds."""
 
-_HALF = 16
+_HALF, _MATRIX = 16, 2
 
 
 @attrs.frozen
@@ -80,6 +80,10 @@ def _weights(node: Node) -> Iterator[tuple[str, Value]]:
         yield from ((TABLE, value) for value in node.operands[:count])
     elif is_linear(node):
         yield LINEAR, node.operands[1]
+    elif is_gather(node) and not node.attributes.integer("axis"):
+        weight = node.operands[0]
+        if weight.type is not None and weight.type.rank == _MATRIX:
+            yield TABLE, weight
 
 
 def _candidate(kind: str, graph: Graph, node: Node, weight: Value) -> Candidate:
@@ -251,17 +255,19 @@ class Quantize(Transform):
         dtype, old = row_type(name, self.rows), typed(one.weight)
         if old.dtype.bits <= dtype.bits:
             return
-        if not all(map(is_embedding_bag, one.graph.readers(one.weight))):
+        readers = one.graph.readers(one.weight)
+        if not all(is_embedding_bag(node) or is_gather(node) for node in readers):
             ctx.note(
                 "not-quantized",
                 f"table {one.name} keeps its type: other ops than lookups read it",
                 one.name,
             )
             return
-        for node in one.graph.readers(one.weight):
-            if node.attributes.get("out_dtype") is None:
+        for node in readers:
+            told = "out_dtype" if is_embedding_bag(node) else "dtype"
+            if node.attributes.get(told) is None:
                 out = typed(node.results[0])
-                one.graph.set_attributes(node, out_dtype=out.dtype)
+                one.graph.set_attributes(node, **{told: out.dtype})
         one.weight.type = attrs.evolve(old, dtype=dtype)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         prepare,
     )
     from perfc.tools.models.module_names import common_name, common_place
-    from perfc.tools.models.narrowed import narrowed
+    from perfc.tools.models.narrow_layers import narrowed
     from perfc.tools.models.onnx_export import export_onnx
     from perfc.tools.models.open_symbols import input_symbols
     from perfc.tools.models.pass_order import (
@@ -47,7 +47,7 @@ else:
             "binding": ("Dimensions", "bind_dimensions"),
             "model": ("Change", "Model", "load", "load_request", "prepare"),
             "module_names": ("common_name", "common_place"),
-            "narrowed": ("narrowed",),
+            "narrow_layers": ("narrowed",),
             "onnx_export": ("export_onnx",),
             "open_symbols": ("input_symbols",),
             "pass_order": (

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from perfc.ir import Value
-from perfc.ir.node_kinds import is_embedding_bag
 from perfc.passes.graphs import typed
+from perfc.passes.precision import TABLE, candidates
 from perfc.tools.models import Model
 from perfc.tools.reports import OUT_OF_MEMORY, PricedPlan, Report
 
@@ -30,8 +30,8 @@ class KeptOp:
         name: Its parameter, without `.weight`.
         dtype: Its type.
         reason: `keep` where a pattern says so, `budget` where its loss does not fit,
-            `no gain` where it saves no time, `sizes` where its own forbid it, or
-            `not asked`.
+            `no gain` where it saves no time, `unfit` where its sizes, or what else
+            reads it, forbid the type, or `not asked`.
 
     """
 
@@ -154,13 +154,8 @@ def casts_of(model: Model) -> int:
 
 def _table_weights(model: Model) -> list[Value]:
     """Return the weights that lookups read, each once."""
-    found: dict[Value, None] = {}
-    for rank in model.program.classes:
-        for node in rank.ops or ():
-            if is_embedding_bag(node):
-                count = len(node.attributes.records("tables"))
-                found |= dict.fromkeys(node.operands[:count])
-    return [*found]
+    found = (one.weight for one in candidates(model.program) if one.kind == TABLE)
+    return [*dict.fromkeys(found)]
 
 
 def _table(value: Value) -> Json:

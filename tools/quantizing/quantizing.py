@@ -12,10 +12,10 @@ import attrs
 from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, Graph, Node, UsageError
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import is_embedding_bag
+from perfc.ir.node_kinds import is_embedding_bag, is_gather
 from perfc.ir.support import Level
 from perfc.passes.graphs import typed
-from perfc.passes.precision import Candidate, Quantize, candidates
+from perfc.passes.precision import TABLE, Candidate, Quantize, candidates
 from perfc.planning.searches import Option, best_options
 from perfc.tools.analysis import priced
 from perfc.tools.models import Model, load_request
@@ -39,7 +39,6 @@ from perfc.tools.quantizing.report import Quantization
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, Request
 
-_TABLE = "table"
 _QUARTERS = (0, 1, 2, 4, 8, 16)
 """Budgets of the frontier, in quarters of the one that is asked for; and no limit."""
 
@@ -170,8 +169,8 @@ def _reason(one: Candidate, transform: Quantize, reasons: Mapping[str, str]) -> 
         return reasons[one.name]
     if any(kept.matches(one.names) for kept in transform.kept):
         return "keep"
-    asked = transform.embeddings if one.kind == _TABLE else transform.linear
-    return "sizes" if asked else "not asked"
+    asked = transform.embeddings if one.kind == TABLE else transform.linear
+    return "unfit" if asked else "not asked"
 
 
 def _remarks(plan: PrecisionPlan, original: PrecisionPlan) -> Iterator[Diagnostic]:
@@ -405,8 +404,8 @@ def _add_times(
 
 
 def _layer(node: Node, times: Mapping[str, float]) -> str:
-    """Return the op that a node is the product of."""
-    for value in node.operands[1:2]:
+    """Return the op that a node is the product, or the single lookup, of."""
+    for value in node.operands[:1] if is_gather(node) else node.operands[1:2]:
         name = value.name.removesuffix(".weight")
         if value.producer is None and name in times:
             return name

@@ -168,7 +168,7 @@ _REASONS = {
     "keep": "as --keep says",
     "budget": "as their losses do not fit into the budget",
     "no gain": "as they save no time",
-    "sizes": "as their sizes do not allow the type",
+    "unfit": "as their sizes, or what else reads them, do not allow the type",
     "not asked": "as no type is asked for them",
 }
 

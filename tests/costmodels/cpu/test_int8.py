@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perfc.costmodels import cost_models, load_target, price
-from perfc.ir import Kernel, Record, Work
+from perfc.ir import AttrValue, Kernel, Record, Work
 
 _SHAPES = ((64, 800, 320), (64, 768, 512))
 _RANGES = {32: (1.1, 1.6), 16: (1.5, 2.9)}
@@ -17,11 +17,12 @@ _TARGETS = ("cpu", "2s-skylake", "2s-icelake", "1s-server")
 def gemm(m: int, n: int, k: int, dtype: str, bits: int = 32) -> Kernel:
     """Return a GEMM."""
     item = 4 if dtype == "fp32" else 1
-    params = {"m": m, "n": n, "k": k, "layout": "nn"}
-    more = {"sum_bits": bits} if bits != 32 else {}
+    params: dict[str, AttrValue] = {"m": m, "n": n, "k": k, "layout": "nn"}
+    if bits != 32:
+        params["sum_bits"] = bits
     work = Work(2 * m * n * k, (m * k + k * n) * item, 4 * m * n)
     mode = "fp32" if dtype == "fp32" else "int8"
-    return Kernel("gemm", dtype, mode, Record({**params, **more}), work)
+    return Kernel("gemm", dtype, mode, Record(params), work)
 
 
 def gain(shape: tuple[int, int, int], target: str, bits: int) -> float:

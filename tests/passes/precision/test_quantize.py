@@ -228,6 +228,24 @@ def test_mixed_tables_of_one_lookup() -> None:
     assert report.time_us > 0
 
 
+def test_single_rows_of_tables() -> None:
+    """Tables without bags have rows of their own; tied weights keep their type."""
+    model = perfc.load("bert-base:layers=1", batch=2)
+    made = model.rewritten(Quantize(embeddings="int8"))
+    found = dtypes(made)
+    kept = [one.where for one in made.program.diagnostics]
+    before, after = (
+        {n["id"]: n["bytes"] for n in perfc.analyze(m, "h100").nodes}
+        for m in (model, made)
+    )
+    name = "bert.embeddings.position_embeddings"
+    (lookup,) = [each for each in before if each.startswith(f"{name}.")]
+
+    assert "i8.rowx32a16" == found[f"{name}.weight"]
+    assert ["bert.embeddings.word_embeddings"] == kept
+    assert after[lookup] < before[lookup]
+
+
 _PAIR = """graph @g(
   %x: f32[2048,1024], param %w: i8[1024,1024], param %s: f32[1024]
 ) {{
