@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc quantize dlrm-mlperf --batch 2048 --target a100 "
-    "--embeddings int8 --linear int8 --keep top_l.8:fp16 --compare fp16",
+    epilog="Example: perfc quantize dlrm-ddp --batch 64 --target a100 --linear int8",
 )
 @click.argument("model", metavar="MODEL")
 @request_option("target", multiple=False)
