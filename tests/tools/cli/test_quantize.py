@@ -170,27 +170,28 @@ def test_nothing_to_do(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("text", "message"),
     [
-        (lambda text: "\n".join(text.splitlines()[:3]), "lacks bot_l.4, emb_l.0"),
-        (lambda text: text + "nowhere,1\n", "op 'nowhere' is none that would be"),
-        (lambda text: text + "emb_l.0,1\n", "has a loss in int8 already"),
-        (lambda text: text.replace("op,loss", "op,los"), "has the columns op, los"),
-        (lambda _: "op,loss\nbot_l.0,-1\n", "loss '-1': expected a number, 0 or more"),
-        (lambda _: "op,loss\nbot_l.0,nan\n", "loss 'nan'"),
-        (lambda _: "op,loss\nbot_l.0\n", "expected 2 cells"),
-        (lambda _: "op,loss\n", "has no row"),
-        (lambda _: "", "has the columns none"),
-        (lambda _: "op,type,loss\nbot_l.0,int7,1\n", "lacks bot_l.2"),
+        ("{head}", "lacks bot_l.4, emb_l.0"),
+        ("{all}nowhere,1\n", "op 'nowhere' is none that would be"),
+        ("{all}emb_l.0,1\n", "has a loss in int8 already"),
+        ("op,los\nbot_l.0,1\n", "has the columns op, los"),
+        ("op,loss\nbot_l.0,-1\n", "loss '-1': expected a number, 0 or more"),
+        ("op,loss\nbot_l.0,nan\n", "loss 'nan'"),
+        ("op,loss\nbot_l.0\n", "expected 2 cells"),
+        ("op,loss\n", "has no row"),
+        ("", "has the columns none"),
+        ("op,type,loss\nbot_l.0,int7,1\n", "lacks bot_l.2"),
     ],
 )
 def test_broken_losses(
-    command: Command, losses: Path, tmp_path: Path, change: object, message: str
+    command: Command, losses: Path, tmp_path: Path, text: str, message: str
 ) -> None:
     """The file, its line, and what was expected."""
-    assert callable(change)
+    whole = losses.read_text("utf-8")
+    head = "\n".join(whole.splitlines()[:3])
     path = tmp_path / "broken.csv"
-    path.write_text(change(losses.read_text("utf-8")), "utf-8")
+    path.write_text(text.replace("{all}", whole).replace("{head}", head), "utf-8")
     outcome = command(*BOTH, "--losses", str(path), "--budget", "1")
 
     assert 1 == outcome.code
