@@ -51,9 +51,11 @@ class Integers(torch.nn.Module):
         weight = torch.randint(-127, 127, (512, 256), dtype=torch.int8)
         self.register_buffer("weight", weight)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    weight: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> Any:
         """Multiply integers."""
-        return torch._int_mm(x, self.weight.t())
+        return _ATEN._int_mm(x, self.weight.t())
 
 
 class Packed(torch.nn.Module):
