@@ -19,7 +19,9 @@ _COLUMNS = "op, loss, and type if ops are to choose among several"
 _SHOWN = 5
 
 
-def read_losses(path: Path, asked: Mapping[str, str]) -> Losses:
+def read_losses(
+    path: Path, asked: Mapping[str, str], aliases: Mapping[str, str]
+) -> Losses:
     """Read a table of losses.
 
     Args:
@@ -27,6 +29,7 @@ def read_losses(path: Path, asked: Mapping[str, str]) -> Losses:
             loss for each of several.
         asked: The ops that are to be quantised, and the type of each where the file has
             no types.
+        aliases: Other names of ops, and their own.
 
     Raises:
         PerfcError: the file cannot be read, lacks a column or an op, or has an op that
@@ -35,7 +38,7 @@ def read_losses(path: Path, asked: Mapping[str, str]) -> Losses:
     """
     found: dict[str, dict[str, float]] = {}
     for line, row in _rows(path):
-        op = row["op"].strip()
+        op = aliases.get(row["op"].strip(), row["op"].strip())
         where = f"{path}, line {line}"
         if op not in asked:
             close = difflib.get_close_matches(op, asked, n=1)

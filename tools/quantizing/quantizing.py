@@ -223,7 +223,9 @@ class _Search:
         if not free:
             msg = "nothing is left to choose: --keep says the type of every op"
             raise UsageError(msg)
-        losses = read_losses(self.path, free)
+        found = candidates(self.quantizer.model.program)
+        aliases = {name: one.name for one in found for name in one.names}
+        losses = read_losses(self.path, free, aliases)
         self._check(losses)
         savings = self._savings(free, losses)
         best = self._chosen(losses, savings, self.budget)

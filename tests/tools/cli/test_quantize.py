@@ -117,6 +117,19 @@ def test_a_budget(command: Command, losses: Path) -> None:
     assert nothing["plans"][0]["time_us"] == nothing["plans"][1]["time_us"]
 
 
+def test_ops_are_called_by_any_of_their_names(
+    command: Command, losses: Path, tmp_path: Path
+) -> None:
+    """By their node, or their parameter, as `--keep` takes them."""
+    text = losses.read_text("utf-8").replace("top_l.0,", "top_l.0.linear,")
+    path = tmp_path / "named.csv"
+    path.write_text(text.replace("emb_l.0,", "emb_l.0.weight,"), "utf-8")
+    words = (*BOTH, "--budget", "0.002", "--format", "json", "--losses")
+    plain, named = (command(*words, str(each)).report for each in (losses, path))
+
+    assert plain == named
+
+
 def test_ops_choose_among_types(command: Command, losses: Path, tmp_path: Path) -> None:
     """A table of several types gives each op one of them, or none."""
     listed = [line.split(",") for line in losses.read_text("utf-8").splitlines()[1:]]
