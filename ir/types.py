@@ -57,16 +57,19 @@ class Scaling:
         granularity: One scale per row (last dimension) or per block of it.
         scale_bits: Bits of scale and bias together, per row or block.
         block: Elements per block; 0 for row-wise scaling.
+        alignment: Bytes that a row is filled up to a multiple of.
 
     """
 
     granularity: Granularity
     scale_bits: int
     block: int = 0
+    alignment: int = 1
 
     def __str__(self) -> str:
         block = str(self.block) if self.granularity is Granularity.BLOCK else ""
-        return f"{self.granularity.value}{block}x{self.scale_bits}"
+        aligned = f"a{self.alignment}" if self.alignment > 1 else ""
+        return f"{self.granularity.value}{block}x{self.scale_bits}{aligned}"
 
 
 @attrs.frozen(cache_hash=True)
@@ -95,13 +98,16 @@ class DType:
         return self.kind == "float"
 
     def row_bytes(self, columns: Any) -> Any:  # noqa: ANN401
-        """Bytes of one row of *columns* elements, scales included."""
+        """Bytes of one row of *columns* elements, with its scales, and aligned."""
         bits = columns * self.bits
         if self.scaling is not None:
             scales: Any = 1
             if self.scaling.granularity is Granularity.BLOCK:
                 scales = ceil_div(columns, self.scaling.block)
-            bits = bits + scales * self.scaling.scale_bits
+            bits = ceil_div(bits, 8) * 8 + scales * self.scaling.scale_bits
+            alignment = self.scaling.alignment
+            if alignment > 1:
+                return ceil_div(bits, 8 * alignment) * alignment
         return ceil_div(bits, 8)
 
 
@@ -142,11 +148,13 @@ DTYPES: Mapping[str, DType] = {
 }
 """Every element type by name."""
 
-_SCALING = re.compile(r"(?:row|block([1-9][0-9]{0,8}))x([0-9]{1,9})")
+_SCALING = re.compile(
+    r"(?:row|block([1-9][0-9]{0,8}))x([0-9]{1,9})(?:a([1-9][0-9]{0,5}))?"
+)
 
 
 def parse_dtype(text: str) -> DType:
-    """Read `f32`, `i8.rowx64` or `f8e4m3.block128x32`.
+    """Read `f32`, `i8.rowx64`, `u4.rowx32a16` or `f8e4m3.block128x32`.
 
     Raises:
         ParseError: *text* names no element type.
@@ -162,7 +170,7 @@ def parse_dtype(text: str) -> DType:
         msg = f"not a scaling: {scaling[:40]!r} (expected rowxBITS or blockNxBITS)"
         raise ParseError(msg)
     granularity = Granularity.BLOCK if match[1] else Granularity.ROW
-    scale = Scaling(granularity, int(match[2]), int(match[1] or 0))
+    scale = Scaling(granularity, int(match[2]), int(match[1] or 0), int(match[3] or 1))
     return attrs.evolve(DTYPES[name], scaling=scale)
 
 

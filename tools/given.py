@@ -30,7 +30,10 @@ _SHOWN = 60
 """Characters of a value that an error repeats."""
 
 WIDE_DTYPES = ("fp32", "tf32")
-DTYPES = (*WIDE_DTYPES, "bf16", "fp16", "amp-bf16", "amp-fp16")
+NARROW_DTYPES = ("fp8", "mxfp8", "int8", "w8a16", "w4a16")
+"""Types of linear layers alone, in a model that computes in 16 bits."""
+
+DTYPES = (*WIDE_DTYPES, "bf16", "fp16", "amp-bf16", "amp-fp16", *NARROW_DTYPES)
 MAX_DIM = 2**40
 """Largest size of a dimension."""
 

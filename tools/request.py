@@ -291,7 +291,8 @@ class Request:
                 choices=DTYPES,
                 default="fp32",
                 help="What the model computes in: bf16 and fp16 throughout, amp-… by "
-                "autocast, tf32 only in fp32 GEMMs.",
+                "autocast, tf32 only in fp32 GEMMs; fp8, mxfp8, int8, w8a16 and w4a16 "
+                "in linear layers, 16 bits elsewhere.",
             ),
         ),
     )

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.amounts import amounts_of, vector_lanes
+from perfc.costmodels.cpu.int8 import int8_gains
 from perfc.costmodels.kernels import (
     Estimate,
     Floats,
@@ -152,12 +153,13 @@ def _seconds(kernels: KernelTable, target: Target) -> Floats:
     terms = _terms_of(kernels, target)
     known = target.unset
     if known is None or known.device == target.device:
-        return seconds_of(amounts_of(kernels, target), terms)
+        return seconds_of(amounts_of(kernels, target), terms) / int8_gains(kernels)
     # What fields set by hand change, on the price of the known processor.
     lanes = vector_lanes(known)
     before_s = _fastest(kernels, known, terms, lanes)
     changed = _fastest(kernels, target, terms, lanes) / before_s
-    return seconds_of(amounts_of(kernels, known), terms) * changed
+    known_s = seconds_of(amounts_of(kernels, known), terms) / int8_gains(kernels)
+    return known_s * changed
 
 
 def _terms_of(kernels: KernelTable, target: Target) -> list[Terms]:

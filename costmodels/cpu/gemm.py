@@ -130,7 +130,9 @@ class _Gemms:
     ) -> _Gemms:
         """Return the GEMMs of the kernels."""
         rates = target.device.flops_per_s
-        rate = np.array([rates.get(k.math, np.inf) for k in kernels.kernels])
+        # Integers go the ways of fp32, and gain what was measured (`int8.py`).
+        modes = ("fp32" if k.math == "int8" else k.math for k in kernels.kernels)
+        rate = np.array([rates.get(mode, np.inf) for mode in modes])
         flops_s = kernels.flops / (rate * share)
         attention = np.flatnonzero([k.op == "attention" for k in kernels.kernels])
         if len(attention):

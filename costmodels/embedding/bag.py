@@ -9,7 +9,10 @@ Per table with E rows and N = batch * pooling lookups, uniformly popular:
 One kernel may look up several tables; one warp serves a bag, table after table,
 so that about `live warps / batch` tables share L2 at a time. Rows come in
 sectors of 32 bytes. (Lin et al., HiPC'22, with the plain formula as the limit of
-a small L2.) Rows of another popularity (`locality/popularity.py`) miss as they do in
+a small L2.) Rows of fewer than 16 bits an element take no less than those of 16 times
+the ratio of their bytes: no rows say what it takes to undo their scales, nor that more
+of them stay in L2. Rows of another popularity (`locality/popularity.py`) miss as they
+do in
 an LRU cache of C rows that is empty when the kernel starts: `locality/row_cache.py`.
 """
 
@@ -152,9 +155,36 @@ class EmbeddingBagModel:
     ) -> tuple[Number, Number]:
         """Return seconds, and how uncertain each kernel is on its own."""
         busy_s = _busy_seconds(kernels, lookups, target, maths)
+        if maths.any(_narrower(lookups, maths)):
+            busy_s = _no_faster(busy_s, kernels, lookups, target, maths)
         some = lookups.per_kernel(lookups.uneven) > 0
         own = maths.where(some, self.sigma_skewed, self.sigma_independent)
         return target.device.kernel_floor_s + busy_s, own
+
+
+def _narrower(lookups: Lookups[Each, Number], maths: Maths[Number]) -> Number:
+    """Return the bytes of rows over those in 16 bits; 0 where they are no narrower."""
+    narrow = lookups.per_kernel(lookups.count * lookups.row_bytes)
+    wide = lookups.per_kernel(lookups.count * (_HALF_BYTES * lookups.dim))
+    share = narrow / maths.most(wide, 1.0)
+    return maths.where((share < 1.0) & (narrow > 0), share, 0.0)
+
+
+def _no_faster(
+    busy_s: Number,
+    kernels: Signatures[Number],
+    lookups: Lookups[Each, Number],
+    target: Target,
+    maths: Maths[Number],
+) -> Number:
+    """Return no less than rows of 16 bits take times the ratio of their bytes."""
+    halves = attrs.evolve(lookups, row_bytes=_HALF_BYTES * lookups.dim)
+    wide_s = _busy_seconds(kernels, halves, target, maths)
+    return maths.most(busy_s, _narrower(lookups, maths) * wide_s)
+
+
+_HALF_BYTES = 2.0
+"""Size of an element of 16 bits."""
 
 
 def _busy_seconds(

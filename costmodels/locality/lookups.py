@@ -39,6 +39,9 @@ _UNIFORM = frozenset({None, "", "uniform"})
 _SIZES = ("rows", "dim", "pooling")
 """What every table says of itself."""
 
+_STORED = "row_bytes"
+"""What a table says whose elements have scales beside them."""
+
 _OF_ALL = ("popularity", "batch", "phase")
 """What a kernel says of all of its tables."""
 
@@ -84,6 +87,7 @@ class Lookups(Generic[Each, Number]):
     Attributes:
         rows: Rows of the embedding table.
         row_bytes: Bytes of one of its rows.
+        dim: Elements of one.
         count: Lookups: batch * pooling.
         pooling: Lookups of a bag.
         skewed: Places of the tables whose rows are not equally popular, and how popular
@@ -98,6 +102,7 @@ class Lookups(Generic[Each, Number]):
 
     rows: Each
     row_bytes: Each
+    dim: Each
     count: Each
     pooling: Each
     skewed: tuple[tuple[int, Popularity], ...]
@@ -170,8 +175,8 @@ class ListedTables:
         tiered: Whether a table of it is not in device memory.
         batch: Bags that it makes of a table, where it is usable.
         counts: How many tables it has.
-        sizes: Rows, dim and pooling of each table, shape (3, tables); nan
-            where it does not say.
+        sizes: Rows, dim, pooling and bytes of a row of each table, shape (4, tables);
+            nan where it does not say, 0 bytes where its type says it.
         popularities: How popular the rows of each table are.
 
     """
@@ -228,7 +233,7 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
         batches[first],
         np.array([len(each[1]) for each in read], dtype=np.int64),
         np.array([size for each in read for size in each[1]], dtype=np.float64)
-        .reshape(-1, 3)
+        .reshape(-1, 4)
         .T,
         [text for each in read for text in each[2]],
     )
@@ -259,7 +264,8 @@ def _read(
             usable = False
         if item("tier"):
             tiered = True
-        sizes.append((item("rows"), item("dim"), item("pooling")))
+        stored = item(_STORED) or 0
+        sizes.append((item("rows"), item("dim"), item("pooling"), stored))
         texts.append(text)
     return (usable, tiered), sizes, texts
 
@@ -276,12 +282,13 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
     kinds, kind_at = kernels.kinds
     formats = np.array([_format_of(dtype) for _, dtype, _ in kinds])
     element, extra = formats[kind_at[at]].T
-    batch, (rows, dim, pooling) = listed.batch.astype(np.float64), listed.sizes
+    batch, (rows, dim, pooling, stored) = listed.batch.astype(np.float64), listed.sizes
     if np.isnan(listed.sizes).any():
         raise _lacking(kernels.kernels)
     return Lookups(
         np.maximum(rows, 1.0),
-        np.ceil(dim * element) + extra,
+        _row_bytes(stored, np.ceil(dim * element) + extra),
+        dim,
         batch[at] * pooling,
         pooling,
         skewed=_skewed(listed.popularities),
@@ -291,6 +298,12 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         per_kernel=functools.partial(_sums, at, counts),
         maths=ARRAYS,
     )
+
+
+def _row_bytes(stored: Floats, usual: Floats) -> Floats:
+    """Return the bytes of rows: as tables say, else as their type does."""
+    found: Floats = np.where(stored > 0, stored, usual)
+    return found
 
 
 def _sums(at: Indices, counts: Indices, amounts: Floats) -> Floats:
@@ -329,10 +342,11 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     sizes = _sizes_of(one.kernel, read)
     count = float(len(tables))
     if alike:
-        ((rows,), (dim,), (pooling,)) = sizes.tolist()
+        ((rows,), (dim,), (pooling,), (stored,)) = sizes.tolist()
         same: Lookups[float, float] = Lookups(
             max(rows, 1.0),
-            math.ceil(dim * element) + extra,
+            stored or math.ceil(dim * element) + extra,
+            dim,
             batch * pooling,
             pooling,
             skewed=skewed,
@@ -345,7 +359,8 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         return same
     each: Lookups[Floats, float] = Lookups(
         np.maximum(sizes[0], 1.0),
-        np.ceil(sizes[1] * element) + extra,
+        _row_bytes(sizes[3], np.ceil(sizes[1] * element) + extra),
+        sizes[1],
         batch * sizes[2],
         sizes[2],
         skewed=skewed,
@@ -359,11 +374,12 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
 
 
 def _sizes_of(kernel: Kernel, tables: Sequence[Record]) -> Floats:
-    """Return rows, dim and pooling of a kernel's tables, shape (3, tables)."""
+    """Return rows, dim, pooling and bytes of a row of tables, shape (4, tables)."""
     try:
         listed = [[table[name] for table in tables] for name in _SIZES]
     except KeyError:
         raise _lacking([kernel]) from None
+    listed.append([table.get(_STORED, 0) for table in tables])
     return np.array(listed, dtype=np.float64)
 
 
@@ -397,7 +413,8 @@ def popularity_of(kernel: Kernel, table: Record) -> Popularity:
 def row_bytes_of(kernel: Kernel, table: Record) -> float:
     """Return the bytes of a row of one of a kernel's tables."""
     element, extra = _format_of(kernel.dtype)
-    return math.ceil(table.integer("dim") * element) + extra
+    stored = table.integer(_STORED, 0)
+    return float(stored) or math.ceil(table.integer("dim") * element) + extra
 
 
 def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:

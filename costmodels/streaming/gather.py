@@ -40,10 +40,14 @@ _KINDS = frozenset({"gather", "index_select"})
 
 
 class _Rows(NamedTuple, Generic[Number]):
-    """What is taken: so many rows, of so many bytes each, out of so many."""
+    """Rows that are taken: so many, of so many bytes each, out of so many.
+
+    They are read with their scales, and written as `written_bytes`.
+    """
 
     rows: Number
     row_bytes: Number
+    written_bytes: Number
     held: Number
 
 
@@ -82,8 +86,8 @@ def takes_rows(kernel: Kernel, target: Target) -> bool:
 
 def all_rows_seconds(kernels: Sequence[Kernel], target: Target) -> Floats:
     """Return the seconds that kernels take for rows, shape (kernels,)."""
-    count, row_bytes, held = np.array([_rows_of(kernel) for kernel in kernels]).T
-    return _seconds(_Rows(count, row_bytes, held), target, ARRAYS)
+    columns = np.array([_rows_of(kernel) for kernel in kernels]).T
+    return _seconds(_Rows(*columns), target, ARRAYS)
 
 
 def rows_seconds(kernel: Kernel, target: Target) -> float:
@@ -92,11 +96,11 @@ def rows_seconds(kernel: Kernel, target: Target) -> float:
 
 
 def _seconds(rows: _Rows[Number], target: Target, maths: Maths[Number]) -> Number:
-    device, (count, row_bytes, held) = target.device, rows
+    device, (count, row_bytes, written_bytes, held) = target.device, rows
     few, in_blocks = count <= FEW_ROWS, row_bytes % VECTOR_BYTES == 0
     alone = maths.flag(few | in_blocks)
     sectors = maths.ceil(row_bytes / SECTOR_BYTES) * SECTOR_BYTES
-    written = count * (row_bytes + INDEX_BYTES)
+    written = count * (written_bytes + INDEX_BYTES)
     read = touched_rows(held, count, maths) * sectors
     memory_s = (read + written) / (device.memory.bytes_per_s * SHARE)
     l2_s = (count * sectors + written) / (device.l2.bytes_per_s * L2_RATE)
@@ -120,4 +124,6 @@ def _sizes(kernel: Kernel, name: str) -> tuple[int, ...]:
 def _rows_of(kernel: Kernel) -> _Rows[float]:
     count = float(math.prod(_sizes(kernel, "indices")))
     held = float(_sizes(kernel, "shape")[0])
-    return _Rows(count, kernel.work.bytes_written / count, held)
+    written = kernel.work.bytes_written / count
+    stored = float(kernel.params.integer("row_bytes", 0))
+    return _Rows(count, stored or written, written, held)

@@ -130,7 +130,7 @@ _OPS = (
     *("elementwise", "softmax", "layer_norm", "batch_norm", "reduction", "concat"),
     *("gather", "transpose", "radix_sort", "run_length", "scan", "pool"),
     *("triton_poi", "triton_per", "triton_red", "memcpy"),
-    *("quantize", "quantize blocks"),
+    *("quantize", "quantize blocks", "quantize wide"),
 )
 
 KINDS: Mapping[str, StreamKind] = MappingProxyType(
@@ -152,9 +152,9 @@ Softmax and layer norm: `fitted/streaming.toml`; elementwise kernels: what memor
 """
 
 
-BACKWARD, DOWN, BLOCKS = " backward", " down", " blocks"
+BACKWARD, DOWN, BLOCKS, WIDE = " backward", " down", " blocks", " wide"
 """In the names of kinds that differ from their op's: gradients, sums over columns,
-scales for blocks of rows."""
+scales for blocks of rows, and for rows of fp32."""
 
 
 def _own_kinds(
@@ -287,7 +287,9 @@ def _others(
     yield BACKWARD, kernels.text("phase") == BACKWARD.strip()
     yield DOWN, (kernels.op == "reduction") & (kernels.param("axis") == 0)
     in_blocks = kernels.text("scales", "") == BLOCKS.strip()
-    yield BLOCKS, (kernels.op == "quantize") & in_blocks
+    quantizes = kernels.op == "quantize"
+    yield WIDE, quantizes & (kernels.dtype == "fp32")
+    yield BLOCKS, quantizes & in_blocks
 
 
 @attrs.frozen(eq=False)

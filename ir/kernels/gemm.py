@@ -51,6 +51,14 @@ GEMM = kernel(
         default=False,
         by="eager",
     ),
+    param(
+        "sum_bits",
+        COUNT,
+        "width of the integers that products of 8-bit ones are added up in, on a CPU",
+        unit="bits",
+        default=32,
+        by="eager",
+    ),
     *_COMPANIONS,
     by="eager rows",
 )

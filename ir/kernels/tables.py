@@ -22,6 +22,13 @@ TABLE_FIELDS = (
     param("tier", WORD, "the memory it lies in; empty: the device's", default=""),
     param("cache", NUMBER, "share of its rows that are cached", default=0.0),
     param("sharding", WORD, "how it is split over ranks", default=""),
+    param(
+        "row_bytes",
+        COUNT,
+        "what a row takes that has scales in it; 0: as the type has it",
+        unit="bytes",
+        default=0,
+    ),
 )
 """What a kernel is told of each table."""
 

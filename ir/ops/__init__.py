@@ -46,7 +46,7 @@ FAMILIES: LazyTable[OpDef] = LazyTable(
             "split copy"
         ),
         "pooling:OPS": "pool max_unpool roi_pool",
-        "quantization:OPS": "quantize dequantize dynamic_quantize",
+        "quantization:OPS": "quantize dequantize dynamic_quantize amax",
         "rearrangement:OPS": (
             "tile rearrange pad pad_backward center_crop_pad pixel_shuffle trilu "
             "eye_like random multinomial"

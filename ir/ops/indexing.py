@@ -10,6 +10,7 @@ from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
+    OPTIONAL_DTYPE,
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
@@ -107,9 +108,15 @@ SLICE = OpDef(
 def _gather_work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Read the indices and only the gathered elements; write the result."""
-    out = results[0].nbytes
-    return Work(0, out + operands[1].nbytes, out)
+    """Read the indices and only the gathered elements; write the result.
+
+    Rows with scales beside them are read with those.
+    """
+    out, x = results[0].nbytes, operands[0]
+    read = out
+    if x.dtype.scaling is not None and x.rank:
+        read = operands[1].numel * x.dtype.row_bytes(x.shape[-1])
+    return Work(0, read + operands[1].nbytes, out)
 
 
 def _infer_gather(
@@ -120,7 +127,10 @@ def _infer_gather(
     shape = x.type.shape
     result = (*shape[:axis], *indices.type.shape, *shape[axis + 1 :])
     elements = _gathered(x, indices, axis)
-    return [Abstract(TensorType(x.type.dtype, result), elements)]
+    dtype = x.type.dtype
+    if attributes.get("dtype") is not None:
+        dtype = attributes.dtype("dtype")
+    return [Abstract(TensorType(dtype, result), elements)]
 
 
 def _gathered(x: Abstract, indices: Abstract, axis: int) -> tuple[Dim, ...] | None:
@@ -141,7 +151,7 @@ GATHER = OpDef(
     arity=(2, 2),
     infer=_infer_gather,
     work=_gather_work,
-    attributes={"axis": (int,)},
+    attributes={"axis": (int,), "dtype": OPTIONAL_DTYPE},  # if not that of x
     traits=frozenset({Trait.LOOKUP}),
     summary="slices of x along one axis, named by indices",
 )

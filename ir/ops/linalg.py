@@ -9,6 +9,7 @@ from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
+    OPTIONAL_INT,
     broadcast,
     require_equal,
     touch_all,
@@ -66,6 +67,11 @@ def _infer_matmul(
     if left.rank < 1 or right.rank < 1:
         msg = f"cannot multiply scalars: {left} x {right}"
         raise VerifyError(msg)
+    if attributes.flag("weight_is_nk"):
+        if right.rank != 2:
+            msg = f"expected a matrix as weight, got {right} for {left}"
+            raise VerifyError(msg)
+        right = TensorType(right.dtype, right.shape[::-1])
     rows = left.shape[-2:-1]
     columns = right.shape[-1:] if right.rank > 1 else ()
     inner = right.shape[-2] if right.rank > 1 else right.shape[0]
@@ -90,7 +96,11 @@ MATMUL = OpDef(
     arity=(2, None),
     infer=_infer_matmul,
     work=_work_matmul,
-    attributes={"dtype": OPTIONAL_DTYPE},
+    attributes={
+        "dtype": OPTIONAL_DTYPE,
+        "weight_is_nk": OPTIONAL_BOOL,  # operand 1 is stored [n, k]
+        "sum_bits": OPTIONAL_INT,  # of products of 8-bit integers, on a CPU
+    },
     summary="batched matrix product; of integers, with scales, into `dtype`",
 )
 

@@ -4,20 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir.dims import ceil_div
-from perfc.ir.opdef import Abstract, InferRule, OpDef, named
-from perfc.ir.ops.rules import OPTIONAL_DTYPE, OPTIONAL_INT, per_element
+from perfc.ir.dims import Dim, ceil_div, product
+from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
+    OPTIONAL_DTYPE,
+    OPTIONAL_INT,
+    per_element,
+)
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import F8E4M3, F32, U8, DType, TensorType
 
 
-def _into_dtype() -> InferRule:
-    def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-        x = operands[0].type
-        return [Abstract(TensorType(attributes.dtype("dtype"), x.shape, x.space))]
+def _infer_quantize(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x, dtype = operands[0].type, attributes.dtype("dtype")
+    _check_scale(attributes, x, operands[1].type)
+    made = [TensorType(dtype, x.shape, x.space)]
+    if attributes.flag("transposed"):
+        made.append(TensorType(dtype, _turned(x)))
+    return list(map(Abstract, made))
 
-    return infer
+
+def _check_scale(attributes: Record, x: TensorType, scale: TensorType) -> None:
+    """Refuse scales that are of no part of a tensor.
+
+    One is of all of it, a list of the slices along `axis`, and a tensor of as many axes
+    of blocks along it (`QuantizeLinear` of ONNX).
+    """
+    if scale.numel == 1 or attributes.get("axis") is None:
+        return
+    axis = attributes.integer("axis")
+    if not -x.rank <= axis < x.rank:
+        expected = f"an axis of {x}"
+    elif scale.rank == 1:
+        expected = str(x.shape[axis])
+        if _agree(scale.shape, (x.shape[axis],)):
+            return
+    else:
+        block = attributes.get("block_size")
+        sized = isinstance(block, int) and block > 0
+        each = ceil_div(x.shape[axis], block) if sized else 1
+        wanted = list(x.shape)
+        wanted[axis] = each
+        expected = " x ".join(map(str, wanted))
+        if block is None or _agree(scale.shape, tuple(wanted)):
+            return
+    msg = f"scale {scale} is of no part of {x} along axis {axis}: expected {expected}"
+    raise VerifyError(msg)
+
+
+def _agree(found: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
+    """Whether shapes are the same, as far as they are known."""
+    return len(found) == len(wanted) and all(
+        left == right
+        for left, right in zip(found, wanted, strict=True)
+        if isinstance(left, int) and isinstance(right, int)
+    )
+
+
+def _turned(x: TensorType) -> tuple[Dim, ...]:
+    """Return the shape of a tensor's rows, transposed."""
+    if not x.rank:
+        msg = f"{x} has no rows to transpose"
+        raise VerifyError(msg)
+    return (x.shape[-1], product(x.shape[:-1]))
 
 
 def _infer_dequantize(
@@ -25,6 +78,7 @@ def _infer_dequantize(
 ) -> Sequence[Abstract]:
     """Floats are as wide as the scale, unless said otherwise."""
     x, dtype = operands[0].type, operands[1].type.dtype
+    _check_scale(attributes, x, operands[1].type)
     if attributes.get("dtype") is not None:
         dtype = attributes.dtype("dtype")
     return [Abstract(TensorType(dtype, x.shape, x.space))]
@@ -35,10 +89,11 @@ _ATTRIBUTES = {"axis": OPTIONAL_INT, "block_size": OPTIONAL_INT}
 QUANTIZE = OpDef(
     name="quantize",
     arity=(2, 3),
-    infer=_into_dtype(),
+    results=None,
+    infer=_infer_quantize,
     work=per_element(3),
-    attributes={**_ATTRIBUTES, "dtype": (DType,)},
-    summary="x, scale, zero point: x / scale rounded, shifted and cut to an integer",
+    attributes={**_ATTRIBUTES, "dtype": (DType,), "transposed": OPTIONAL_BOOL},
+    summary="x, scale, zero point: x / scale rounded, shifted and cut to few bits",
 )
 DEQUANTIZE = OpDef(
     name="dequantize",
@@ -50,13 +105,8 @@ DEQUANTIZE = OpDef(
 )
 
 
-def _infer_dynamic(
-    attributes: Record, operands: Sequence[Abstract]
-) -> Sequence[Abstract]:
-    x = operands[0].type
-    if attributes.get("axis") is None:
-        scale, zero_point = TensorType(F32, ()), TensorType(U8, ())
-        return list(map(Abstract, (TensorType(U8, x.shape), scale, zero_point)))
+def _check_last(attributes: Record, x: TensorType) -> None:
+    """Refuse scales along another axis than the last, and of empty blocks."""
     if not x.rank or attributes.integer("axis") not in (-1, x.rank - 1):
         msg = f"scales are found along the last axis, not {attributes['axis']} of {x}"
         raise VerifyError(msg)
@@ -64,9 +114,30 @@ def _infer_dynamic(
     if isinstance(block, int) and block < 1:
         msg = f"a scale is of a block of {block} elements, expected 1 or more"
         raise VerifyError(msg)
+
+
+def _infer_dynamic(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    x = operands[0].type
+    if attributes.get("axis") is None:
+        numbers = TensorType(F32, ()), TensorType(U8, ())
+        return list(map(Abstract, (TensorType(U8, x.shape), *numbers)))
+    _check_last(attributes, x)
+    block = attributes.get("block_size")
     scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
     dtype = F8E4M3 if attributes.get("dtype") is None else attributes.dtype("dtype")
-    found = (TensorType(dtype, x.shape), TensorType(F32, (*x.shape[:-1], scales)))
+    scale = F32
+    if attributes.get("scale_dtype") is not None:
+        scale = attributes.dtype("scale_dtype")
+    found = [TensorType(dtype, x.shape), TensorType(scale, (*x.shape[:-1], scales))]
+    if attributes.flag("transposed"):
+        columns, rows = _turned(x)
+        count = ceil_div(rows, block) if isinstance(block, int) else 1
+        found += [
+            TensorType(dtype, (columns, rows)),
+            TensorType(scale, (columns, count)),
+        ]
     return list(map(Abstract, found))
 
 
@@ -76,8 +147,33 @@ DYNAMIC_QUANTIZE = OpDef(
     results=None,
     infer=_infer_dynamic,
     work=per_element(5),
-    attributes={**_ATTRIBUTES, "dtype": OPTIONAL_DTYPE},
+    attributes={
+        **_ATTRIBUTES,
+        "dtype": OPTIONAL_DTYPE,
+        "scale_dtype": OPTIONAL_DTYPE,
+        "transposed": OPTIONAL_BOOL,
+    },
     summary="x in 8 bits by its range; with `axis`, of each row or block, and scales",
 )
 
-OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE)
+
+def _infer_amax(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
+    x = operands[0].type
+    if attributes.get("axis") is None:
+        return [Abstract(TensorType(F32, ()))]
+    _check_last(attributes, x)
+    block = attributes.get("block_size")
+    scales = ceil_div(x.shape[-1], block) if isinstance(block, int) else 1
+    return [Abstract(TensorType(F32, (*x.shape[:-1], scales)))]
+
+
+AMAX = OpDef(
+    name="amax",
+    arity=(1, 1),
+    infer=_infer_amax,
+    work=per_element(2),
+    attributes=_ATTRIBUTES,
+    summary="largest magnitude of x; with `axis`, of each row or block: for its scale",
+)
+
+OPS = named(QUANTIZE, DEQUANTIZE, DYNAMIC_QUANTIZE, AMAX)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from fnmatch import fnmatchcase
 
 import attrs
 
 from perfc.ir import DTYPES, DType, Graph, Node, Record, UsageError, Value
 from perfc.ir.location import NOWHERE
+from perfc.ir.node_kinds import has_trait, is_cast, is_view
+from perfc.ir.opdef import Trait
 
 PLAIN_FLOATS = frozenset(DTYPES[name] for name in ("f64", "f32", "f16", "bf16"))
 """Types that `module.to(dtype)` converts; 8-bit floats and integers stay."""
@@ -32,6 +34,55 @@ def convert_part(graph: Graph, low: DType, where: str, known: Container[Value]) 
         msg = f"where={where!r} of convert-dtype: {graph} has no such module or node"
         raise UsageError(msg)
     _Conversion(graph, low, part, known).run()
+
+
+def convert_nodes(
+    graph: Graph, low: DType, nodes: Collection[Node], known: Container[Value]
+) -> None:
+    """Let nodes compute in another type, and elementwise ops that lie between them.
+
+    So no value is cast back only to be cast again.
+
+    Args:
+        graph: The graph, which is changed.
+        low: The type.
+        nodes: The nodes.
+        known: Values that are Python's numbers, which have no type on the device.
+
+    """
+    part = set(nodes)
+    for node in graph:
+        if node not in part and _is_passed(node) and _reads_only(node, part):
+            part.add(node)
+    for node in reversed([*graph]):
+        if node in part and node not in nodes and not _read_only_by(graph, node, part):
+            part.remove(node)
+    _Conversion(graph, low, frozenset(part), known).run()
+
+
+def _is_passed(node: Node) -> bool:
+    """Whether a node does something to each element, or to how they lie."""
+    return not is_cast(node) and (has_trait(node, Trait.ELEMENTWISE) or is_view(node))
+
+
+def _reads_only(node: Node, part: Container[Node]) -> bool:
+    """Whether all floats that a node reads are made by a part."""
+    floats = [value for value in node.operands if _is_float(value)]
+    return bool(floats) and all(
+        value.producer is not None and value.producer in part for value in floats
+    )
+
+
+def _read_only_by(graph: Graph, node: Node, part: Collection[Node]) -> bool:
+    returned = graph.outputs
+    return all(
+        value not in returned and set(part).issuperset(graph.readers(value))
+        for value in node.results
+    )
+
+
+def _is_float(value: Value) -> bool:
+    return value.type is not None and value.type.dtype in PLAIN_FLOATS
 
 
 def _lies_in(node: Node, where: str) -> bool:

@@ -71,8 +71,8 @@ class _Matcher:
         )
 
     def _matmul(self, node: Node) -> Raised | None:
-        if len(node.operands) != 2:
-            return None
+        if len(node.operands) != 2 or node.attributes.get("dtype") is not None:
+            return None  # integers have a result of another type
         x, weight = node.operands
         attributes: dict[str, AttrValue] = {"weight_is_kn": True}
         turned = weight.producer

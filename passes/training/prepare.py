@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, Graph, Node, TensorType, Value
+from perfc.ir import DTYPES, Graph, Node, TensorType, UsageError, Value
 from perfc.ir.core import Use
 from perfc.ir.node_kinds import (
     is_batch_norm,
@@ -203,6 +203,33 @@ def _counter_names(node: Node) -> tuple[str, str]:
 def called(node: Node) -> str:
     """Return the name of an op, or of the call that it stands for."""
     return node.attributes.text("call", node.op)
+
+
+def refuse_narrow_weights(graph: Graph) -> None:
+    """Refuse a graph whose weights are quantised: they have no gradients.
+
+    Raises:
+        UsageError: a lookup, or a linear layer, has such a weight.
+
+    """
+    weights = frozenset(graph.parameters)
+    for node in graph:
+        for value in node.operands if node.op in _OF_WEIGHTS else ():
+            dtype = None if value.type is None else value.type.dtype
+            if value not in weights or dtype is None:
+                continue
+            few = dtype.scaling is not None or dtype.bits < _BYTE
+            if few or (node.op == "matmul" and dtype.bits == _BYTE):
+                msg = (
+                    f"{graph}: {value.name} is stored in {dtype}: gradients of weights "
+                    "of few bits make no sense; leave the pass quantize out, or train "
+                    "linear layers in 8 bits by --dtype fp8"
+                )
+                raise UsageError(msg)
+
+
+_OF_WEIGHTS = frozenset({"embedding_bag", "matmul", "packed_linear"})
+_BYTE = 8
 
 
 def nothing_to_train(graph: Graph, first: Node | None) -> str:

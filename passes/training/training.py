@@ -57,6 +57,7 @@ from perfc.passes.training.prepare import (
     called,
     noted_sparse,
     nothing_to_train,
+    refuse_narrow_weights,
     separate_vectors,
     switch_to_training,
     trained,
@@ -189,6 +190,7 @@ class Training(Transform):
             self._extend(rank.ops, ctx, from_file=bool(program.sha256))
 
     def _extend(self, graph: Graph, ctx: PassContext, *, from_file: bool) -> None:
+        refuse_narrow_weights(graph)
         inference = Inference(graph, BUILTIN_OPS)
         known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         inference.elements.update(known)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from perfc.planning.searches.exhaustive_search import count_plans
     from perfc.planning.searches.greedy_search import BASELINES
     from perfc.planning.searches.kendall import kendall_tau
+    from perfc.planning.searches.knapsack import Option, best_options
     from perfc.planning.searches.portfolio import SEARCHES, search
 else:
     __getattr__ = door(
@@ -34,6 +35,7 @@ else:
             "exhaustive_search": ("count_plans",),
             "greedy_search": ("BASELINES",),
             "kendall": ("kendall_tau",),
+            "knapsack": ("Option", "best_options"),
             "portfolio": ("SEARCHES", "search"),
         },
     )
@@ -42,8 +44,10 @@ __all__ = [
     "BASELINES",
     "SEARCHES",
     "Draft",
+    "Option",
     "Task",
     "Times",
+    "best_options",
     "count_plans",
     "evaluate",
     "kendall_tau",

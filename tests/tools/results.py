@@ -7,6 +7,7 @@ from perfc.costmodels import load_target
 from perfc.costmodels.reference import madmax_model, madmax_system
 from perfc.frontends.reference import MadMaxStep, strategies
 from perfc.planning.plans import Tiers
+from perfc.tools.quantizing import Precision, Quantization, quantize
 from perfc.tools.request import Request
 from perfc.tools.sharding import (
     COSTS,
@@ -76,6 +77,13 @@ def madmax() -> MadMaxComparison:
         )
         for strategy in strategies(8, system.gpus_per_node)
     )
+
+
+def quantization() -> Quantization:
+    """Return a model in 8 bits, beside the original and 16 bits."""
+    asked = Request(model="dlrm-ddp:tables=2,rows=1000", batch=64, target="a100")
+    types = Precision(embeddings="int8", linear="int8", compare=["fp16"])
+    return quantize(asked, types)
 
 
 def sweep() -> perfc.Sweep:

@@ -109,7 +109,7 @@ def test_a_loaded_target(model: Model) -> None:
     [
         ({"runtime": "jit"}, "runtime 'jit' is none of eager, cudagraph, compiled"),
         ({"inputs": "disk"}, "inputs 'disk' is none of host-pinned, "),
-        ({"dtype": "fp8"}, "dtype 'fp8' is none of fp32, tf32, bf16, "),
+        ({"dtype": "fp4"}, "dtype 'fp4' is none of fp32, tf32, bf16, "),
         ({"overheads": "none"}, "unknown host profile 'none'"),
     ],
 )

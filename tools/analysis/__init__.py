@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         analyze,
         check_run,
         check_world,
+        priced,
         report_on,
         run_of,
     )
@@ -19,7 +20,14 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "analyzer": ("analyze", "check_run", "check_world", "report_on", "run_of"),
+            "analyzer": (
+                "analyze",
+                "check_run",
+                "check_world",
+                "priced",
+                "report_on",
+                "run_of",
+            ),
             "torch_models": ("compile_backend", "from_torch"),
         },
     )
@@ -30,6 +38,7 @@ __all__ = [
     "check_world",
     "compile_backend",
     "from_torch",
+    "priced",
     "report_on",
     "run_of",
 ]

@@ -13,7 +13,15 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
-from perfc.tools.models import Model, OnnxModel, conversions, load_request
+from perfc.tools.analysis.fused_pairs import fused, with_saving
+from perfc.tools.given import NARROW_DTYPES
+from perfc.tools.models import (
+    Model,
+    OnnxModel,
+    conversions,
+    load_request,
+    narrowed,
+)
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
@@ -90,7 +98,22 @@ def report_on(request: Request) -> Report:
         PerfcError: the model, the target or the pipeline is at fault.
 
     """
-    run = run_of(request)
+    run = with_saving(run_of(request))
+    return Report(run, run.analysis(request.instruments))
+
+
+def priced(request: Request, target: Target) -> Report:
+    """Predict what is left of a request once its model is loaded, and perhaps changed.
+
+    Raises:
+        PerfcError: the target has not what the model needs.
+
+    """
+    model: Model = request.model
+    check_run(model, request.runtime, target)
+    if request.runtime == "compiled" and request.pipeline is None:
+        model = fused(model, target)
+    run = with_saving(Run.of(attrs.evolve(request, model=model), target))
     return Report(run, run.analysis(request.instruments))
 
 
@@ -108,10 +131,14 @@ def run_of(request: Request) -> Run:
     else:
         request = load_request(request)
     model = request.model
-    for conversion in conversions(request.dtype):
+    if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
+        model = narrowed(model, request.dtype)
+    for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
     check_run(model, request.runtime, target)
+    if request.runtime == "compiled" and request.pipeline is None:
+        model = fused(model, target)
     return Run.of(attrs.evolve(request, model=model), target)
 
 
@@ -167,6 +194,11 @@ def _check_rate(model: Model, target: Target) -> None:
     PyTorch computes there all the same, by detours that no measurement shows.
     """
     wanted = model.dtype.removeprefix("amp-")
+    if wanted in NARROW_DTYPES:
+        from perfc.passes.precision import check_rate, linear_type
+
+        check_rate(linear_type(wanted, "dtype"), target)
+        return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
         others = [name for name in precision.LOW_DTYPES if name in rates]

@@ -16,10 +16,12 @@ from perfc.passes.training import Training
 from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell
 from perfc.tools.models import (
+    NARROW_BASES,
     Again,
     Dimensions,
     Model,
     conversions,
+    narrowings,
     prepare,
     require_torch,
     training_passes,
@@ -120,6 +122,7 @@ def record_model(request: Request) -> Model:
         transforms = [*_changes(program, request), *transforms]
     else:
         program = frontend.capture_module(module, _recording(request))
+        transforms = [*narrowings(request.dtype, request.mode), *transforms]
     wanted = Dimensions(request.batch, request.pooling, dims)
     model = prepare(program, wanted, None, transforms, request.instruments)
     if program.recorded and request.dtype != "fp32":
@@ -138,7 +141,7 @@ def _recording(request: Request) -> Recording:
         optimizer=request.optimizer,
         loss=request.loss,
         step=request.step,
-        dtype=request.dtype,
+        dtype=NARROW_BASES.get(request.dtype, request.dtype),
         name=request.name,
     )
 
@@ -159,7 +162,10 @@ def _changes(program: Program, request: Request) -> Sequence[Pass]:
                 "own, give program.module(), which is recorded"
             )
             raise UsageError(msg)
-    early = conversions(request.dtype)
+    early = [
+        *conversions(request.dtype, narrow=True),
+        *narrowings(request.dtype, request.mode),
+    ]
     graph = program.classes[0].ops
     if request.mode == TRAINING and optimizer is None:
         if graph is not None and is_training_step(graph):

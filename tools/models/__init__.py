@@ -17,13 +17,16 @@ if TYPE_CHECKING:
         prepare,
     )
     from perfc.tools.models.module_names import common_name, common_place
+    from perfc.tools.models.narrow_layers import narrowed
     from perfc.tools.models.onnx_export import export_onnx
     from perfc.tools.models.open_symbols import input_symbols
     from perfc.tools.models.pass_order import (
+        NARROW_BASES,
         check_mode,
         check_ranks,
         check_recorded,
         conversions,
+        narrowings,
         parallel_passes,
         split_passes,
         training_passes,
@@ -44,13 +47,16 @@ else:
             "binding": ("Dimensions", "bind_dimensions"),
             "model": ("Change", "Model", "load", "load_request", "prepare"),
             "module_names": ("common_name", "common_place"),
+            "narrow_layers": ("narrowed",),
             "onnx_export": ("export_onnx",),
             "open_symbols": ("input_symbols",),
             "pass_order": (
+                "NARROW_BASES",
                 "check_mode",
                 "check_ranks",
                 "check_recorded",
                 "conversions",
+                "narrowings",
                 "parallel_passes",
                 "split_passes",
                 "training_passes",
@@ -67,6 +73,7 @@ else:
     )
 
 __all__ = [
+    "NARROW_BASES",
     "Again",
     "Change",
     "Dimensions",
@@ -85,6 +92,8 @@ __all__ = [
     "is_table_list",
     "load",
     "load_request",
+    "narrowed",
+    "narrowings",
     "parallel_passes",
     "prepare",
     "read_program",

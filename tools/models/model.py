@@ -13,7 +13,7 @@ from perfc.ir import Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
-from perfc.passes import Pass, PassManager, ShapeInference
+from perfc.passes import Pass, PassManager, Transform
 from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
@@ -23,6 +23,7 @@ from perfc.passes.pipelines import (
     loading_pipeline,
     split_pipeline,
 )
+from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models.again import Again
 from perfc.tools.models.binding import (
     Dimensions,
@@ -53,6 +54,7 @@ from perfc.tools.models.program import (
     read_onnx,
     read_program,
 )
+from perfc.tools.models.rewritten import rewrite, run_front, split_front
 from perfc.tools.models.torch_source import is_factory, read_torch
 from perfc.tools.presets import with_preset
 from perfc.tools.request import (
@@ -139,27 +141,29 @@ class Model:
         if self.again is not None and self.mode == TRAINING:
             dims = self.dims
             return self.again.converted(conversion.dtype_name, dims)
-        classes = tuple(
-            attrs.evolve(rank, ops=bound_copy(rank.ops, {}))
-            for rank in self.program.classes
-            if rank.ops is not None
-        )
-        copied = attrs.evolve(self.program, classes=classes)
-        passes = (ShapeInference(), conversion, ShapeInference())
-        analysis = PassManager(passes).run(copied)
-        unbound, late = attrs.evolve(self.unbound, classes=classes), self.late
+        recipe = None if self.recipe is None else self.recipe.before(conversion)
+        changed = self.rewritten(conversion)
+        return attrs.evolve(changed, dtype=conversion.dtype_name, recipe=recipe)
+
+    def rewritten(self, *transforms: Transform) -> Model:
+        """Return a copy of the model, whose op graphs went through more transforms.
+
+        Raises:
+            PerfcError: one of them refuses the model.
+
+        """
+        made, late = rewrite(self.program, self.unbound, transforms), self.late
         if late is not None:
-            unbound = self.unbound
-            late = attrs.evolve(late, passes=(*late.passes, *passes[1:]))
+            late = attrs.evolve(late, passes=(*late.passes, *made.passes))
+        recipe = self.recipe
         return attrs.evolve(
             self,
-            passes=(*self.passes, *passes[1:]),
-            program=analysis.program,
-            annotations=analysis.annotations,
-            unbound=unbound,
+            passes=(*self.passes, *made.passes),
+            program=made.program,
+            annotations=made.analysis.annotations,
+            unbound=made.unbound if late is None else self.unbound,
             late=late,
-            dtype=conversion.dtype_name,
-            recipe=None if self.recipe is None else self.recipe.after(conversion),
+            recipe=None if recipe is None else recipe.after(transforms),
         )
 
     @property
@@ -317,6 +321,8 @@ def load_request(request: Request) -> Request:
     check_ranks(request.ranks, made.ranks)
     again = Again(load_model, request)
     made = attrs.evolve(made, again=again, preset=request.preset or "")
+    if request.dtype in NARROW_DTYPES:
+        made = attrs.evolve(made, dtype=request.dtype)
     return request.of_loaded(made, others, None if pipeline is None else timing)
 
 
@@ -332,7 +338,8 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         program = read_onnx(model)
     else:
         check_mode(mode, optimizer)
-        dtype = dtype_of((*transforms, *conversions(request.dtype)))
+        converted = conversions(request.dtype, narrow=True)
+        dtype = dtype_of((*transforms, *converted))
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)
@@ -370,9 +377,13 @@ class _Recipe:
     transforms: tuple[Pass, ...]
     fronts: Fronts = attrs.field(factory=Fronts, repr=False)
 
-    def after(self, conversion: Pass) -> _Recipe:
+    def before(self, conversion: Pass) -> _Recipe:
         """Return the recipe of the model in another type."""
         return attrs.evolve(self, transforms=(conversion, *self.transforms))
+
+    def after(self, transforms: Sequence[Pass]) -> _Recipe:
+        """Return the recipe of the model with more transforms."""
+        return attrs.evolve(self, transforms=(*self.transforms, *transforms))
 
     def changed(self, change: Change, model: Model) -> Model | None:
         """Return *model*, which was loaded so, with other transforms, read once."""
@@ -426,7 +437,7 @@ def prepare(
 
     """
     wanted = wanted or Dimensions()
-    early, passes = _split(loading_pipeline(transforms, recorded=program.recorded))
+    early, passes = split_front(loading_pipeline(transforms, recorded=program.recorded))
     with paused_collector():
         raised = PassManager(early, instruments).run(program)
         program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
@@ -434,17 +445,11 @@ def prepare(
             program = attrs.evolve(program, microbatches=microbatches_of(transforms))
             made = _Late(passes, instruments).bind(program, wanted)
         else:
-            made = _bound(_prepare(program, passes, instruments), wanted)
+            made = _bound(run_front(program, passes, instruments), wanted)
     dtype = computes_in(transforms)
     if all(rank.ops is None for rank in program.classes):
         early, passes = [], []
     return attrs.evolve(made, source=source, dtype=dtype, passes=(*early, *passes))
-
-
-def _split(passes: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
-    """Part those that need neither types nor numbers from those that may."""
-    at = next((i for i, p in enumerate(passes) if is_a(p, "resolve-control-flow")), 0)
-    return passes[:at], passes[at:]
 
 
 def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
@@ -483,16 +488,7 @@ class _Late:
             for rank in bound.classes
         )
         copied = attrs.evolve(bound, classes=copies)
-        analysis = _prepare(copied, self.passes, self.instruments)
+        analysis = run_front(copied, self.passes, self.instruments)
         program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
         program = bind_dimensions(program, Dimensions(dims=of_data))
         return Model(program, analysis.annotations, unbound, symbols, late=self)
-
-
-def _prepare(
-    program: Program, passes: Sequence[Pass], instruments: Sequence[Instrument]
-) -> Analysis:
-    """Run passes on op graphs; launch graphs are as they are."""
-    if all(rank.ops is None for rank in program.classes):
-        return Analysis(program, Annotations(), None, program.diagnostics)
-    return PassManager(passes, instruments).run(program)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -49,7 +49,8 @@ def asked_passes(
     )
     asked = [
         *pruning(request.prune),
-        *conversions(request.dtype),
+        *conversions(request.dtype, narrow=True),
+        *narrowings(request.dtype, request.mode),
         *transforms,
         *request.transforms,
     ]
@@ -102,7 +103,11 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
         UsageError: it does.
 
     """
-    wanted: list[Pass] = [*pruning(request.prune), *conversions(request.dtype)]
+    wanted: list[Pass] = [
+        *pruning(request.prune),
+        *conversions(request.dtype, narrow=True),
+        *narrowings(request.dtype, request.mode),
+    ]
     step = next((p for p in transforms if is_a(p, "training")), None)
     optimizer, count = request.optimizer, request.accumulate
     said = max(map(_microbatches, transforms), default=0) or 1
@@ -128,8 +133,58 @@ def pruning(share: float | None) -> list[Pass]:
     return [make_pass("prune-channels", f"share={share!r}")] if share else []
 
 
-def conversions(dtype: str) -> list[precision.ConvertDtype]:
-    """Return the passes that make a model compute in *dtype*: none for 32 bits."""
+NARROW_BASES: Mapping[str, str] = {
+    "fp8": "bf16",
+    "mxfp8": "bf16",
+    "int8": "fp16",
+    "w8a16": "fp16",
+    "w4a16": "fp16",
+}
+"""What the rest of a model computes in whose linear layers have fewer bits."""
+
+
+def narrowings(dtype: str, mode: str) -> list[Transform]:
+    """Return the passes that give linear layers fewer than 16 bits, once converted.
+
+    Scales are found as the model runs: nobody has calibrated it.
+
+    Raises:
+        UsageError: gradients have no such type.
+
+    """
+    if dtype not in NARROW_BASES:
+        return []
+    if mode == INFERENCE:
+        return [precision.Quantize(linear=dtype, activations="dynamic")]
+    if dtype == "fp8":
+        return [precision.TrainFp8()]
+    if dtype == "mxfp8":
+        return [precision.TrainFp8(scaling="block")]
+    msg = (
+        f"dtype {dtype!r} is for inference: gradients of weights of few bits make no "
+        "sense; train in fp8, mxfp8, or 16 bits"
+    )
+    raise UsageError(msg)
+
+
+def conversions(dtype: str, *, narrow: bool = False) -> list[precision.ConvertDtype]:
+    """Return the passes that make a model compute in *dtype*: none for 32 bits.
+
+    Args:
+        dtype: What `--dtype` takes.
+        narrow: Whether who asks adds `narrowings`, too.
+
+    Raises:
+        UsageError: the type is narrower than what can be converted to here.
+
+    """
+    if dtype in NARROW_BASES and not narrow:
+        msg = (
+            f"dtype {dtype!r} is taken by perfc analyze, quantize, and perfc.load; "
+            f"here it is one of {', '.join((*WIDE_DTYPES, *precision.LOW_DTYPES))}"
+        )
+        raise UsageError(msg)
+    dtype = NARROW_BASES.get(dtype, dtype)
     to = dtype.removeprefix("amp-")
     if dtype in WIDE_DTYPES or to not in precision.LOW_DTYPES:
         return []

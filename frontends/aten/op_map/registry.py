@@ -185,6 +185,18 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten.ger aten.einsum aten._grouped_mm aten._scaled_mm "
             "aten._linalg_det aten.linear_backward"
         ),
+        "quantization:QUANTIZATION_HANDLERS": (
+            "aten._int_mm aten._weight_int4pack_mm aten._weight_int8pack_mm "
+            "quantized_decomposed.dequantize_per_channel "
+            "quantized_decomposed.dequantize_per_channel_group "
+            "quantized_decomposed.dequantize_per_tensor "
+            "quantized_decomposed.dequantize_per_token "
+            "quantized_decomposed.quantize_per_channel "
+            "quantized_decomposed.quantize_per_channel_group "
+            "quantized_decomposed.quantize_per_tensor "
+            "quantized_decomposed.quantize_per_token "
+            "torchao.dequantize_affine torchao.quantize_affine"
+        ),
         "recurrent:RECURRENT_HANDLERS": (
             "aten.lstm aten.gru aten.rnn_tanh aten.rnn_relu aten._cudnn_rnn "
             "aten._cudnn_rnn_backward"

@@ -12,6 +12,7 @@ from perfc.frontends.onnx.node import Handler, OnnxNode, plain
 from perfc.frontends.onnx.op_map.convolution import window_attributes
 from perfc.frontends.onnx.op_map.indexing import optional_dtype
 from perfc.ir import DTYPES, AttrValue, DType, Value
+from perfc.ir.support import UnsupportedModelError
 
 
 def _quantize(node: OnnxNode) -> bool:
@@ -70,10 +71,34 @@ def _quantised_operands(node: OnnxNode) -> tuple[Value, ...] | None:
     return (x, weight, *(value for value in rest if value is not None))
 
 
+_WEIGHT_SCALE = 4
+"""Operand of both."""
+
+
+def _check_scale(node: OnnxNode, weight: Value) -> None:
+    """Refuse scales of a weight that are neither one nor one for each of its columns.
+
+    Raises:
+        UnsupportedModelError: they are not.
+
+    """
+    found = node.length(_WEIGHT_SCALE)
+    if weight.type is None or not weight.type.rank or found is None or found == 1:
+        return
+    columns = weight.type.shape[-1 if node.op == "QLinearMatMul" else 0]
+    if isinstance(columns, int) and columns and found % columns:
+        msg = (
+            f"{node.op} {node.location.name!r}: {found} scales for a weight "
+            f"{weight.type}: expected 1, or {columns}"
+        )
+        raise UnsupportedModelError(msg)
+
+
 def _quantised(node: OnnxNode) -> bool:
     operands = _quantised_operands(node)
     if operands is None:
         return False
+    _check_scale(node, operands[1])
     dtype = dtype_of(node.operand(_RESULT_ZERO_POINT)) or DTYPES["u8"]
     attributes: dict[str, AttrValue] = {"dtype": dtype}
     if node.op == "QLinearMatMul":

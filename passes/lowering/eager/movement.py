@@ -297,6 +297,8 @@ def _lookup(site: Site, axis: int) -> Launch:
         "shape": x.shape,
         "indices": shape,
     }
+    if x.type.dtype.scaling is not None:
+        params["row_bytes"] = x.type.dtype.row_bytes(x.shape[-1])
     return vector_launch("gather", x.type.dtype, params, site.work)
 
 

@@ -29,7 +29,18 @@ _RANGE_BYTES = 4
 def _quantize(site: Site) -> Eager:
     per = "channel" if site.operands[1].type.rank else "tensor"
     launch = elementwise_launch(site.op, site.operands, site.out, site.work.flops)
+    if site.attributes.flag("transposed"):
+        return Eager("transformer_engine::cast_transpose", (_both_ways(launch, site),))
     return Eager(f"quantized_decomposed::{site.op}_per_{per}", (launch,))
+
+
+def _both_ways(launch: Launch, site: Site) -> Launch:
+    """Let a kernel write its result also transposed: by tiles, as fast as it lies."""
+    work = site.work
+    params = launch.kernel.params.updated(bytes=work.bytes)
+    return attrs.evolve(
+        launch, kernel=attrs.evolve(launch.kernel, params=params, work=work)
+    )
 
 
 def _dynamic_quantize(site: Site) -> Eager:
@@ -57,6 +68,19 @@ def _quantize_rows(site: Site) -> Eager:
     launch = vector_launch("quantize", x.type.dtype, params, site.work)
     name = "per_token_group_quant" if blocks else "dynamic_per_token_scaled_quant"
     return Eager(f"_C::{name}", (*made_contiguous((x,)), launch))
+
+
+def _amax(site: Site) -> Eager:
+    """`torch.aminmax` on the device: of the tensor, its rows, or blocks of those."""
+    x = site.operands[0]
+    count = max(site.out.numel, 1)
+    params: dict[str, AttrValue] = {
+        "rows": count,
+        "cols": x.numel // count,
+        "kind": "max",
+    }
+    launch = vector_launch("reduction", x.type.dtype, params, site.work)
+    return Eager("aten::amax", (*made_contiguous((x,)), launch))
 
 
 def _extreme(site: Site, kind: str) -> tuple[Launch, Launch]:
@@ -104,6 +128,7 @@ RULES: Mapping[str, Rule] = {
     "quantize": _quantize,
     "dequantize": _quantize,
     "dynamic_quantize": _dynamic_quantize,
+    "amax": _amax,
     "encode_rows": _encode_rows,
     "decode_rows": _decode_rows,
 }

@@ -56,7 +56,7 @@ RULES: LazyTable[Rule] = LazyTable(
         ),
         "optimizer:RULES": "foreach optimizer_step",
         "quantization:RULES": (
-            "quantize dequantize dynamic_quantize encode_rows decode_rows"
+            "quantize dequantize dynamic_quantize amax encode_rows decode_rows"
         ),
         "recurrent.cell:RULES": "recurrent_cell recurrent_cell_backward",
         "recurrent.ctc:RULES": "ctc_loss ctc_loss_backward",

@@ -123,6 +123,13 @@ def _softmax(attributes: Record, shape: Shape) -> Reduction:
     return Reduction(tuple(range(axis, last)), 2, normalizes=True)
 
 
+def _largest(attributes: Record, shape: Shape) -> Reduction:
+    """Reduce all, or each row; blocks of a row are rows of their own."""
+    if attributes.get("axis") is None:
+        return Reduction(tuple(range(len(shape))))
+    return Reduction((len(shape) - 1,))
+
+
 def _scan(attributes: Record, shape: Shape) -> Reduction:
     return Reduction((attributes.integer("axis", -1) % len(shape),), 0, normalizes=True)
 
@@ -159,6 +166,8 @@ REDUCTIONS: Mapping[str, ReductionRule] = {
     "log_softmax_backward": _softmax_backward,
     "cumsum": _scan,
     "cumprod": _scan,
+    "amax": _largest,
+    "dynamic_quantize": _row_norm(1),
     "layer_norm": _row_norm(2),
     "rms_norm": _row_norm(1),
     "group_norm": _group_norm,
@@ -179,6 +188,8 @@ def is_loop(node: Node) -> bool:
         return window <= POOL_WINDOW and node.attributes.text("kind") != "lp"
     if is_batch_norm(node):
         return not node.attributes.flag("training")
+    if node.op == "dynamic_quantize" and node.attributes.get("axis") is not None:
+        return node.attributes.get("block_size") is not None
     return node.op in LOOPS and not has_own_stream(node)
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels.gemm import QUANTISED
-from perfc.ir import AttrValue, Kernel, Record, TensorType, Work
+from perfc.ir import AttrValue, DType, Kernel, Record, TensorType, Work
 from perfc.passes.lowering.eager.site import (
     BYTE,
     HEADS,
@@ -52,15 +52,36 @@ def gemm_launch(
     work: Work | None = None,
 ) -> Launch:
     """Launch a GEMM of operand 0's type; its work follows from the sizes."""
-    dtype = site.operands[0].type.dtype
+    dtype = _multiplied(site)
     params: dict[str, AttrValue] = dict(zip("bmnk", sizes, strict=True))
     params["layout"] = layout
     if bias:
         params["bias"] = True
+    if (bits := site.attributes.get("sum_bits")) is not None and site.settings.on_cpu:
+        params["sum_bits"] = bits
     math_mode = site.settings.gemm_math(dtype)
     if work is None:
         work = _gemm_work(sizes, dtype.bits / BYTE)
-    return Launch(Kernel("gemm", dtype_name(dtype), math_mode, Record(params), work))
+    name = _spelled(dtype)
+    return Launch(Kernel("gemm", name, math_mode, Record(params), work))
+
+
+def _spelled(dtype: DType) -> str:
+    """Return how rows of GEMMs spell a type: signed or not, integers run alike."""
+    name = dtype_name(dtype)
+    return name.removeprefix("u") if dtype.bits <= BYTE else name
+
+
+def _multiplied(site: Site) -> DType:
+    """Return the type that is multiplied in: the operands', widened if it must be.
+
+    A device without GEMMs of integers multiplies in the result's 16 bits, which 8 fit
+    in: operands are widened in registers.
+    """
+    dtype, out = site.operands[0].type.dtype, site.results[0].dtype
+    if dtype.is_float or dtype.bits > BYTE or site.settings.int8_gemms == "int8":
+        return dtype
+    return out if out.is_float and out.bits < _WIDE else dtype
 
 
 def gemm_launches(
@@ -218,11 +239,12 @@ def _matmul(site: Site) -> Eager:
     name = "aten::bmm" if batched else "aten::matmul"
     b = math.prod(site.out.shape[: site.out.type.rank - _matrix_axes(left, right)])
     m = left.shape[-2] if left.type.rank > 1 else 1
-    n = right.shape[-1] if right.type.rank > 1 else 1
+    turned = site.attributes.flag("weight_is_nk")
+    n = right.shape[-2 if turned else -1] if right.type.rank > 1 else 1
     if right.type.rank <= _MATRIX:
         m, b = m * b, 1
     launches = [*_flattened(left), *_flattened(right)]
-    layout = _letter(left) + _letter(right)
+    layout = _letter(left) + ("t" if turned else _letter(right))
     sizes = (b, m, n, left.shape[-1])
     if scales := _scales(site, m):
         gemm = gemm_launch(site, sizes, layout, work=site.work)
@@ -267,6 +289,10 @@ def _flattened(tensor: Tensor) -> tuple[Launch, ...]:
     return ()
 
 
+_PACKED_BITS, _HALF = (4, 8), 16
+"""Bits of weights that were measured beside activations of 16."""
+
+
 def _packed_linear(site: Site) -> Eager:
     """One kernel that unpacks in registers: it reads the bytes that are stored."""
     x = site.operands[0]
@@ -274,6 +300,9 @@ def _packed_linear(site: Site) -> Eager:
     m, n = math.prod(x.shape[:-1]), site.out.shape[-1]
     bits = site.attributes.integer("bits")
     launch = gemm_launch(site, (1, m, n, k), "nt", work=site.work)
+    if bits in _PACKED_BITS and x.type.dtype.bits == _HALF and x.type.dtype.is_float:
+        kernel = attrs.evolve(launch.kernel, dtype=f"w{bits}a{_HALF}")
+        launch = attrs.evolve(launch, kernel=kernel)
     launches = (*made_contiguous((x,)), launch)
     return Eager(f"aten::_weight_int{bits}pack_mm", launches)
 

@@ -64,7 +64,7 @@ def test_integer_gemms(target: str, mode: str) -> None:
     )
     (convolution,) = kernels(lower(text, target=target))
 
-    assert ("uint8", mode) == (gemm.dtype, gemm.math)
+    assert ("int8", mode) == (gemm.dtype, gemm.math)
     assert 8 * 64 + 64 * 32 == gemm.work.bytes_read
     assert mode == convolution.math
 

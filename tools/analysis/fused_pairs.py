@@ -1,0 +1,73 @@
+"""Products of 8 bits that a file spells out with dequantised operands (QDQ).
+
+A runtime that compiles makes one kernel of each; one that does not runs what is
+written, and the report says what that costs.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from perfc.costmodels import Target
+from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import Level
+from perfc.tools.models import Model
+from perfc.tools.request import INFERENCE
+from perfc.tools.run import Run
+
+UNFUSED = "unfused-qdq"
+"""Code of the remark on products that are priced as they are written."""
+
+
+def fused(model: Model, target: Target) -> Model:
+    """Return a model as a runtime that compiles runs it on a target."""
+    if not count_unfused(model, target):
+        return model
+    from perfc.passes.precision import FuseQdq
+
+    return model.rewritten(FuseQdq())
+
+
+def count_unfused(model: Model, target: Target) -> int:
+    """Return how many products of a model could be of 8 bits on a target.
+
+    None of a training step, whose gradients need the wide operands, nor where the
+    target does not multiply in the type of one of them.
+    """
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    if not any(node.op == "dequantize" for graph in graphs for node in graph):
+        return 0
+    if model.mode != INFERENCE:
+        return 0
+    from perfc.passes.precision import unfused
+
+    makers = [node.operands[0].producer for graph in graphs for node in unfused(graph)]
+    types = {maker.operands[0].type for maker in makers if maker is not None}
+    floats = any(each is not None and each.dtype.is_float for each in types)
+    missing = floats and "fp8" not in target.device.flops_per_s
+    return 0 if missing else len(makers)
+
+
+def with_saving(run: Run) -> Run:
+    """Say what it would save to fuse the products that are priced as written."""
+    count = 0 if run.runtime == "compiled" else count_unfused(run.model, run.target)
+    if not count:
+        return run
+    message = (
+        f"{count} {'product is' if count == 1 else 'products are'} priced as written, "
+        "on operands that kernels of their own dequantise"
+    )
+    try:
+        other = attrs.evolve(run, model=fused(run.model, run.target))
+        before_us = run.time_us()
+        saved_us = before_us - other.time_us()
+    except PerfcError as error:
+        message += f"; they cannot be fused: {error}"
+    else:
+        saves = f"save {saved_us:,.1f} us" if round(saved_us, 1) > 0 else "save no time"
+        message += (
+            f"; fused into products of 8 bits (--pass fuse-qdq, part of --runtime "
+            f"compiled) they would {saves} of {before_us:,.1f} us"
+        )
+    remark = Diagnostic(Level.NOTE, UNFUSED, message, run.model.name)
+    return attrs.evolve(run, remarks=(*run.remarks, remark))
