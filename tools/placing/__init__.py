@@ -1,0 +1,1 @@
+"""`perfc place`: where tables lie."""
