@@ -193,6 +193,15 @@ class TierSetting:
         pairs = zip(self.tiers, demands, strict=True)
         return [tier_models.demand_use(t, d, self.queries_per_s) for t, d in pairs]
 
+    @property
+    def drives(self) -> frozenset[str]:
+        """Names of the tiers that take commands: those whose queues slow them."""
+        return frozenset(t.name for t in self.tiers if math.isfinite(t.knee))
+
+    def has_watts(self, tier: Tier) -> bool:
+        """Whether the watts of a tier are known, if it has any beside its host's."""
+        return tier.name in {HBM, DRAM} or tier.read_watts is not None
+
     def tier_watts(self, use: TierUse) -> float | None:
         """Return what a tier draws beside its host; None of memory that is its part.
 

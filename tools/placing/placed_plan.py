@@ -155,11 +155,12 @@ class PlacedPlan:
         """
         watts = self.setting.host_watts(self.uses)
         held = self._holding
-        groups = [HostGroup(hosts=self._answering, host_watts=watts)]
+        groups = [HostGroup(hosts=self.answering, host_watts=watts)]
         return [*groups, HostGroup(hosts=held, host_watts=watts)] if held else groups
 
     @property
-    def _answering(self) -> int:
+    def answering(self) -> int:
+        """Hosts that answer queries."""
         return self.setting.hosts(self.demands, self.native_share)
 
     @property
@@ -175,7 +176,7 @@ class PlacedPlan:
     @property
     def hosts(self) -> int:
         """Hosts in all."""
-        return self._answering + self._holding
+        return self.answering + self._holding
 
     @functools.cached_property
     def watts(self) -> float | None:
@@ -196,7 +197,7 @@ class PlacedPlan:
     @property
     def energy_j(self) -> float | None:
         """Joules of a query, where all hosts have as much to do as they can."""
-        rate = self._answering * self.rates.per_s
+        rate = self.answering * self.rates.per_s
         return None if self.watts is None or math.isinf(rate) else self.watts / rate
 
     @property
