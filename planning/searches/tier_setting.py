@@ -116,14 +116,17 @@ class TierSetting:
         for tier, demand in zip(self.tiers, demands, strict=True):
             if tier.name == self.native:
                 continue
-            load = self.queries_per_s * demand.block_reads
-            depth, kind = self._depth(tier), self._kind(tier, which)
-            busy = tier_models.demand_time(tier, demand, depth, load, kind)
-            parts[tier.name] = busy.seconds
+            parts[tier.name] = self.wait(tier, demand, which).seconds
             away += demand.bus_bytes
         if self.away_s_per_byte:
             parts["host link"] = away * self.away_s_per_byte
         return Busy(parts)
+
+    def wait(self, tier: Tier, demand: TierDemand, which: str = MEAN) -> Busy:
+        """Return how long a query waits for each part of a tier."""
+        load = self.queries_per_s * demand.block_reads
+        depth, kind = self._depth(tier), self._kind(tier, which)
+        return tier_models.demand_time(tier, demand, depth, load, kind)
 
     def _depth(self, tier: Tier) -> float:
         drives = math.isfinite(tier.knee)

@@ -92,8 +92,9 @@ class _Search:
         """Return why no placement can be, with the figures of the nearest one."""
         anyhow = attrs.evolve(task.setting, target=None, objective=TIME)
         fastest = search_tiers(attrs.evolve(task, setting=anyhow), (), self._say)
-        if not fastest.wrong:
-            best = attrs.evolve(best, places=fastest.places)
+        # Where none can be, one that has room says what else is too much.
+        nearest = densest_first(task) if fastest.wrong else fastest.places
+        best = attrs.evolve(best, places=(*nearest,))
         try:
             best.check()
         except PerfcError as error:

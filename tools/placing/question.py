@@ -72,7 +72,7 @@ class WantedTier:
             UsageError: there is none of that name, or it has less.
 
         """
-        tier = find_tier(target, self.name)
+        tier = attrs.evolve(find_tier(target, self.name), name=self.name)
         if self.count is not None:
             tier = tier.with_count(self.count)
         if self.most_bytes is None:

@@ -112,8 +112,7 @@ class Placement(VerbResult):
             if tier.assumed:
                 keys = ", ".join(tier.assumed)
                 found.append(f"tier {tier.name}: nobody has measured its {keys}")
-        drives = any(use.tier.name in setting.drives for use in self.best.uses)
-        if drives:
+        if setting.drives:
             found.append(
                 f"a query has {setting.in_flight:g} reads under way at a drive, and a "
                 f"host plans with {format_percent(DRIVE_SHARE)} of a drive's reads"
@@ -252,9 +251,18 @@ def notes(found: Placement) -> list[str]:
     beside = best.setting.beside_s(best.native_share)
     return [
         f"{how} A query waits {format_us(best.waits.seconds * US)} for "
-        f"{best.waits.bound}; {format_us(beside * US)} run beside, "
+        f"{_awaited(best)}; {format_us(beside * US)} run beside, "
         f"{format_us(best.exposed_s * US)} are exposed."
     ]
+
+
+def _awaited(plan: PlacedPlan) -> str:
+    """Return the tier that a query waits for longest, and what of it."""
+    bound = plan.waits.bound
+    for tier, demand in zip(plan.setting.tiers, plan.demands, strict=True):
+        if tier.name == bound:
+            return f"the {plan.setting.wait(tier, demand).bound} of {bound}"
+    return bound
 
 
 def tier_lines(plan: PlacedPlan) -> Lines:

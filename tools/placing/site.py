@@ -69,7 +69,7 @@ class Site:
 
         """
         found = [tier.find(self.target) for tier in wanted]
-        tiers = sorted(found, key=lambda t: (t.read_latency_s, -t.read_bytes_per_s))
+        tiers = sorted(found, key=self._slowness)
         cached = [tier.name not in {HBM, DRAM} for tier in tiers]
         cache = self._cache_bytes(tiers, cached)
         tiers = [_less(tier, cache) if tier.name == DRAM else tier for tier in tiers]
@@ -82,6 +82,11 @@ class Site:
             cache_bytes=cache,
             pooled_share=self.question.pooled_share,
         )
+
+    def _slowness(self, tier: Tier) -> tuple[bool, float, float]:
+        """Return what tiers are ordered by: the device's own memory is the fastest."""
+        away = tier.name != self.native
+        return away, tier.read_latency_s, -tier.read_bytes_per_s
 
     def _cache_bytes(self, tiers: Sequence[Tier], cached: Sequence[bool]) -> float:
         """Return the bytes of the cache, which lies in the host's DRAM."""
