@@ -77,9 +77,7 @@ def search_tiers(
     return TierPlan(name=name, places=exact.best, wrong=wrong, score=score)
 
 
-def _starts(
-    task: TierTask, given: Sequence[Sequence[int]]
-) -> Iterator[Sequence[int]]:
+def _starts(task: TierTask, given: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
     """Yield placements to improve: given ones, and of each set of tiers two.
 
     One is greedy, the other what the bound says.
@@ -164,16 +162,16 @@ def _improve(placed: Placed) -> None:
 
 
 def _move_each(placed: Placed, now: tuple[float, float]) -> tuple[float, float]:
-    for table, best in enumerate([*placed.places]):
-        here = best
+    for table, here in enumerate([*placed.places]):
+        chosen = here
         for place in range(len(placed.task.setting.tiers)):
             if place == here:
                 continue
             placed.move(table, place)
             found = placed.score()
             if _better(found, now):
-                best, now = place, found
-        placed.move(table, best)
+                chosen, now = place, found
+        placed.move(table, chosen)
     return now
 
 

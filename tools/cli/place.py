@@ -36,13 +36,18 @@ _OBJECTIVES = ("time", "power", "cost")
 )
 @click.argument("model", metavar="MODEL|SCENARIO|TABLES.json")
 @request_option(
-    "target", metavar="NAME|FILE.toml", help="The machine.", multiple=False, required=False
+    "target",
+    metavar="NAME|FILE.toml",
+    help="The machine.",
+    multiple=False,
+    required=False,
 )
 @click.option(
     "--tiers",
     metavar="NAME[=SIZE|xCOUNT],...",
-    help="Where tables may lie: hbm, dram, tiers of the target's sheet, or memories that "
-    "ship with perfc; SIZE limits what tables take, COUNT is that of drives or modules.",
+    help="Where tables may lie: hbm, dram, tiers of the target's sheet, or memories "
+    "that ship with perfc; SIZE limits what tables take, COUNT is that of drives or "
+    "modules.",
 )
 @click.option(
     "--cache",
@@ -55,8 +60,8 @@ _OBJECTIVES = ("time", "power", "cost")
     type=click.Choice(_OBJECTIVES),
     default=_OBJECTIVES[0],
     show_default=True,
-    help="What to have least of: a query's time, the watts of all hosts, or the price of "
-    "the memory that tables take.",
+    help="What to have least of: a query's time, the watts of all hosts, or the price "
+    "of the memory that tables take.",
 )
 @click.option(
     "--users",
@@ -87,7 +92,8 @@ _OBJECTIVES = ("time", "power", "cost")
 @click.option(
     "--sla",
     metavar="mean=TIME|p99=TIME",
-    help="How long a query may take, as p99=10ms; p99 only of tiers whose sheets have it.",
+    help="How long a query may take, as p99=10ms; p99 only of tiers whose sheets have "
+    "it.",
 )
 @request_option(
     "popularity",
@@ -221,7 +227,7 @@ _FIRST = {
 """What a scenario says where an option does not; an option where one must."""
 
 
-def _given(name: str, options: Mapping[str, Any], setup: Mapping[str, Any]) -> Any:  # noqa: ANN401 - of an option
+def _given(name: str, options: Mapping[str, Any], setup: Mapping[str, Any]) -> Any:
     """Return what an option says, or a scenario.
 
     Raises:
@@ -257,5 +263,3 @@ def _say(line: str) -> None:
 
 def _silent(line: str) -> None:
     """Say nothing."""
-
-

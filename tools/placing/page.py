@@ -36,9 +36,7 @@ _ALL = 10**9
 US = 1e6
 
 
-def place_page(
-    found: Placement, say: Callable[[str], None] = lambda _: None
-) -> str:
+def place_page(found: Placement, say: Callable[[str], None] = lambda _: None) -> str:
     """Return the page; it loads nothing from anywhere.
 
     Args:
@@ -61,7 +59,9 @@ def place_page(
         *_table(table_lines(found.best, _ALL)),
     ]
     if found.scenario is not None:
-        parts += [f"<pre>{escape(part)}</pre>" for part in scenario_parts(found.scenario)]
+        parts += [
+            f"<pre>{escape(part)}</pre>" for part in scenario_parts(found.scenario)
+        ]
     told = (f"{one.level.value}: {one.message}" for one in found.diagnostics)
     parts += ["<h2>Remarks</h2><ul>", *(f"<li>{escape(t)}</li>" for t in told)]
     return "\n".join([*parts, f"</ul><script>{PAGE_SCRIPT}</script></body></html>\n"])

@@ -165,7 +165,7 @@ class PlacedPlan:
 
     @property
     def _holding(self) -> int:
-        """Hosts that hold tables for others: one copy, and as many as the reads need."""
+        """Hosts that hold tables for others: of one copy, or as many as reads need."""
         if not self.memory_hosts:
             return 0
         service, held = self.setting.service, self.memory_hosts

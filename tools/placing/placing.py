@@ -121,9 +121,7 @@ class _Search:
     def _plan(self, wanted: WantedPlan, site: Site, task: TierTask) -> PlacedPlan:
         if wanted.kind in PLANS:
             places = densest_first(task) if wanted.kind == GREEDY else by_size(task)
-            plan = PlacedPlan(
-                name=wanted.name, site=site, task=task, places=(*places,)
-            )
+            plan = PlacedPlan(name=wanted.name, site=site, task=task, places=(*places,))
             plan.check()
             return plan
         if wanted.target:
@@ -178,5 +176,3 @@ def _ranked(plans: Sequence[PlacedPlan]) -> list[PlacedPlan]:
 def model_name(model: QueriedModel) -> str:
     """Return what a model is called."""
     return model.listed.name if model.listed is not None else model.name
-
-

@@ -249,11 +249,12 @@ def notes(found: Placement) -> list[str]:
     if not best.waits.seconds:
         return [f"{how} A query waits for no tier."]
     beside = best.setting.beside_s(best.native_share)
-    return [
+    text = (
         f"{how} A query waits {format_us(best.waits.seconds * US)} for "
         f"{_awaited(best)}; {format_us(beside * US)} run beside, "
         f"{format_us(best.exposed_s * US)} are exposed."
-    ]
+    )
+    return [text]
 
 
 def _awaited(plan: PlacedPlan) -> str:
@@ -385,10 +386,13 @@ def scenario_parts(scenario: Scenario) -> list[str]:
         ]
     inputs: Lines = [("input", "value", "source")]
     inputs += [(one.name, str(one.value), one.source) for one in scenario.inputs]
+    power = (
+        f"Power, in {scenario.power_unit}: {scenario.power(BASE):,.6g} without tiers, "
+        f"{scenario.power(TIERS):,.6g} with them; {percent_text(scenario.saving)} saved"
+    )
     return [
         f"Fleets of {scenario.name}: {scenario.title}\n{columns_text(lines)}",
-        f"Power, in {scenario.power_unit}: {scenario.power(BASE):,.6g} without tiers, "
-        f"{scenario.power(TIERS):,.6g} with them: {percent_text(scenario.saving)} saved.",
+        power,
         f"Inputs of {scenario.name}\n{columns_text(inputs)}",
     ]
 
@@ -408,4 +412,3 @@ def _scenario_json(scenario: Scenario) -> Json:
         ],
         "inputs": [attrs.asdict(one) for one in scenario.inputs],
     }
-

@@ -166,7 +166,9 @@ class _Reader:
         setup, fleet = self._table(document, "setup"), self._table(document, "fleet")
         name = str(document.get("name", Path(self._where).stem))
         given = {
-            key: self._value(setup, key, f"setup.{key}") for key in SETUP if key in setup
+            key: self._value(setup, key, f"setup.{key}")
+            for key in SETUP
+            if key in setup
         }
         tables: list[ListedTable] = []
         users: list[str] = []

@@ -232,5 +232,3 @@ def one_tier(question: Question, name: str) -> WantedTier:
         if tier.name == name:
             return tier
     return WantedTier(name=name)
-
-
