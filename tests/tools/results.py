@@ -10,11 +10,11 @@ from perfc.planning.plans import Tiers
 from perfc.tools.placing import (
     Placement,
     QueriedModel,
-    Question,
     place,
     read_plans,
     read_tiers,
 )
+from perfc.tools.placing import Question as PlaceQuestion
 from perfc.tools.request import Request
 from perfc.tools.sharding import (
     COSTS,
@@ -59,7 +59,7 @@ def sharding() -> Sharding:
 
 def placement() -> Placement:
     """Return tables in memory and on drives, and a plan with no drive."""
-    question = Question(
+    question = PlaceQuestion(
         request=Request(model="dlrm-ddp:tables=4,rows=100000"),
         target=load_target("1s-server"),
         tiers=read_tiers("dram=40MB,optane=x2"),

@@ -111,7 +111,7 @@ class Placement(VerbResult):
         for tier in setting.tiers:
             if tier.assumed:
                 keys = ", ".join(tier.assumed)
-                found.append(f"tier {tier.name}: nobody has measured its {keys}")
+                found.append(f"tier {tier.name}: {keys} are assumed")
         if setting.drives:
             found.append(
                 f"a query has {setting.in_flight:g} reads under way at a drive, and a "
