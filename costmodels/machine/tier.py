@@ -66,7 +66,7 @@ class Tier:
         return self.with_count(self.count * count)
 
     def with_count(self, count: int) -> Tier:
-        """Return the same with so many drives or modules in all.
+        """Return a tier with so many drives or modules in all.
 
         Raises:
             UsageError: that is fewer than one.

@@ -34,13 +34,13 @@ _STEPS, _STEPS_AFTER = 120, 20
 """Subgradients of the first bound, and of one that begins from another."""
 
 _FEW_PLACEMENTS = 3_000
-"""Of so few all are looked at, without bounds of parts of the cache's range."""
+"""Placements that are all looked at, without bounds of parts of the cache's range."""
 
 _GAP = 1e-4
 """Share of a score by which a placement must be better to be looked for."""
 
 _MANY_TIERS = 5
-"""Of more than so many, the sets of those that are used are not told apart."""
+"""Tiers from which on the sets of those that are used are not told apart."""
 
 
 @attrs.frozen(eq=False)
@@ -119,7 +119,7 @@ class Relaxation:
         return task.amounts[1] * missed, task.amounts[2] * missed
 
     def forms(self) -> Sums:
-        """Return what the objective is at least, each of them."""
+        """Return sums that the objective is each at least."""
         reads, moved = self.amounts()
         shape = reads.shape
         if self.setting.objective == TIME:

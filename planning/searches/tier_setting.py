@@ -38,8 +38,8 @@ _ALL_AT_ONCE = 2.0**53
 """Reads that a memory without commands has in flight: nothing counts them."""
 
 _TIE = 1e-6
-"""By how much of itself a score grows with the time of tiers: what is hidden, or costs
-no watts, still decides between placements that are alike otherwise."""
+"""Share of itself that a score grows by with the time of tiers: what is hidden, or
+costs no watts, still decides between placements that are alike otherwise."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +64,7 @@ class HostService:
     dram_bytes_per_s: float = math.inf
     """What rows reach."""
     watts: float | None = None
-    """Without tiers; None where nobody says it."""
+    """Power without tiers; None where nobody says it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +72,7 @@ class TierSetting:
     """What all placements of some tables have in common."""
 
     tiers: tuple[Tier, ...]
-    """Where tables may lie; their capacity is what tables may take."""
+    """Memories that tables may lie in; their capacity is what tables may take."""
     native: str
     """Name of the tier that the device works from: its tables are in `base_s`."""
     base_s: float
@@ -206,7 +206,7 @@ class TierSetting:
         return tier.name in {HBM, DRAM} or tier.read_watts is not None
 
     def tier_watts(self, use: TierUse) -> float | None:
-        """Return what a tier draws beside its host; None of memory that is its part.
+        """Return the watts of a tier beside its host; None of memory that is its part.
 
         Raises:
             PerfcError: its sheet has no watts.
@@ -230,7 +230,7 @@ class TierSetting:
         return self.service.watts + math.fsum(watts or 0.0 for watts in drawn)
 
     def host_usd(self, demands: Sequence[TierDemand]) -> float:
-        """Return what the memory that tables take costs in one host.
+        """Return the price of the memory that tables take in one host.
 
         Raises:
             PerfcError: the price of a tier is not known.
@@ -256,7 +256,7 @@ class TierSetting:
     def score(
         self, demands: Sequence[TierDemand], native_share: float
     ) -> tuple[float, float]:
-        """Return what is wrong with a placement, and how much of the objective it has.
+        """Return the excess of a placement, and how much of the objective it has.
 
         Args:
             demands: Of each tier.

@@ -29,7 +29,7 @@ from perfc.planning.searches.tier_setting import TierSetting
 
 Floats = NDArray[np.float64]
 Places = Sequence[int]
-"""Of each table, the number of its tier."""
+"""Number of the tier of each table."""
 
 _POINTS = 96
 """Lengths of T that curves are sampled at; more change no score by a thousandth."""
@@ -61,7 +61,7 @@ class TierTask:
     pooled_share: float = 0.0
 
     def costs(self, places: Places) -> list[TableCost]:
-        """Return what each table costs where it is placed, exactly."""
+        """Return the exact cost of each table where it is placed."""
         pairs = list(zip(self.tables, places, strict=True))
         behind = [table for table, place in pairs if self._behind(place)]
         held = tier_models.shared_cache(behind, self.cache_bytes) if behind else []
@@ -100,7 +100,7 @@ class TierTask:
 
     @functools.cached_property
     def weight(self) -> Floats:
-        """Of each table, its share of the bytes that a query looks up, [tables]."""
+        """Share of the bytes that a query looks up, [tables]."""
         found = np.array([t.lookups * t.row_bytes for t in self.tables])
         whole = found.sum()
         return found / whole if whole else found
@@ -198,7 +198,7 @@ class Placed:
             self._away += sign * float(task.weight[table])
 
     def demands(self) -> list[TierDemand]:
-        """Return what is asked of each tier now."""
+        """Return the demand for each tier now."""
         point, rest = self._point()
         reads, most = self._reads[point], self._each[point].max(axis=1)
         if rest:
@@ -225,7 +225,7 @@ class Placed:
         return after - 1, (most - low) / (high - low)
 
     def score(self) -> tuple[float, float]:
-        """Return what is wrong, and the score, of the tables that are placed.
+        """Return the excess and the score of the tables that are placed.
 
         What is nowhere yet counts as native, so that no way to place it has less.
         """

@@ -228,7 +228,7 @@ _FIRST = {
 
 
 def _given(name: str, options: Mapping[str, Any], setup: Mapping[str, Any]) -> Any:
-    """Return what an option says, or a scenario.
+    """Return the value of an option, or of a scenario.
 
     Raises:
         MissingParameter: neither does, and one has to.

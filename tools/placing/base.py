@@ -43,7 +43,7 @@ class QueriedModel:
 
     @functools.cached_property
     def name(self) -> str:
-        """Of the model."""
+        """Name of the model."""
         return str(self._model.forward.name)
 
     @functools.cached_property

@@ -30,7 +30,7 @@ from perfc.tools.reports import PricedPlan
 
 US = 1e6
 _SIGMA = constants("tiers").number("tier_sigma")
-_Z = 1.6448536269514722
+_Z = constants("kernels").number("z90")
 """95th percentile of the standard normal distribution."""
 
 
@@ -214,7 +214,7 @@ class PlacedPlan:
 
     @property
     def peak_memory_bytes(self) -> float | None:
-        """Of the device, without the tables that lie elsewhere."""
+        """Peak of the device, without the tables that lie elsewhere."""
         peak = self.site.base.report.summary["peak_memory_bytes"]
         if peak is None:
             return None

@@ -174,5 +174,5 @@ def _ranked(plans: Sequence[PlacedPlan]) -> list[PlacedPlan]:
 
 
 def model_name(model: QueriedModel) -> str:
-    """Return what a model is called."""
+    """Return the name of a model."""
     return model.listed.name if model.listed is not None else model.name

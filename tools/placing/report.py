@@ -34,7 +34,7 @@ _SHOWN = 64
 
 @attrs.frozen(eq=False, kw_only=True)
 class Placement(VerbResult):
-    """Where tables lie, the best plan first, and what was compared.
+    """Plans of where tables lie, the best first.
 
     Attributes:
         question: What was asked.
@@ -363,7 +363,7 @@ def tier_entries(plan: PlacedPlan) -> list[Json]:
 
 
 def _watts(plan: PlacedPlan, use: TierUse) -> float | None:
-    """Return what a tier draws beside its host; None where nobody knows it."""
+    """Return the watts of a tier beside its host; None where nobody knows them."""
     if not plan.setting.has_watts(use.tier):
         return None
     return plan.setting.tier_watts(use)

@@ -26,7 +26,7 @@ from perfc.tools.models import ListedTable, TableList
 
 _FOLDER = Path(__file__).parent / "scenarios"
 _BYTES = 2
-"""Of an element of a listed table: fp16, so that rows have half as many columns."""
+"""Bytes of an element: fp16, so that rows have half as many columns."""
 
 BASE, TIERS = "base", "tiers"
 """The plans whose fleets a scenario has."""
@@ -111,7 +111,7 @@ class Scenario:
         return math.fsum(group.hosts for group in self.fleet(plan))
 
     def power(self, plan: str) -> float:
-        """Return what a plan draws, in the scenario's unit."""
+        """Return the power of a plan, in the scenario's unit."""
         return math.fsum(group.drawing.watts for group in self.fleet(plan))
 
     @property

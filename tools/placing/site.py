@@ -84,7 +84,7 @@ class Site:
         )
 
     def _slowness(self, tier: Tier) -> tuple[bool, float, float]:
-        """Return what tiers are ordered by: the device's own memory is the fastest."""
+        """Return the order of a tier: the device's own memory is the fastest."""
         away = tier.name != self.native
         return away, tier.read_latency_s, -tier.read_bytes_per_s
 
