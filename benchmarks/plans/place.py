@@ -2,9 +2,9 @@
 
     python benchmarks/plans/place.py
 
-CPU seconds of what the command does, with a cache and without. Bars: 2 s for 100 tables,
-20 s for 1,000. `tests/planning/searches/test_tier_search.py` compares small tasks with
-the best of all placements.
+CPU seconds of what the command does, with a cache and without. Bars: 2 s for 100
+tables, 20 s for 1,000. `tests/planning/searches/test_tier_search.py` compares small
+tasks with the best of all placements.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Placement(VerbResult):
         for tier in setting.tiers:
             if tier.assumed:
                 keys = ", ".join(tier.assumed)
-                found.append(f"tier {tier.name}: {keys} are assumed")
+                found.append(f"tier {tier.name}, numbers that are assumed: {keys}")
         if setting.drives:
             found.append(
                 f"a query has {setting.in_flight:g} reads under way at a drive, and a "
