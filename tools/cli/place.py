@@ -165,8 +165,11 @@ def _written(found: Placement, form: str, say: Callable[[str], None]) -> str:
 
     if form == "html":
         return place_page(found, say)
-    made = {"csv": csv_text, "md": markdown_text, "table": str}
-    return found.to_json() if form == "json" else made[form](found)
+    if form == "csv":
+        return csv_text(found)
+    if form == "md":
+        return markdown_text(found)
+    return found.to_json() if form == "json" else str(found)
 
 
 def _scenario(model: str) -> Scenario | None:
