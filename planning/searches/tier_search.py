@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 import numpy as np
 
-from perfc.planning.plans.ties import is_less
+from perfc.planning.plans import is_less
 from perfc.planning.searches.tier_bound import ExactSearch, Relaxation, used_sets
 from perfc.planning.searches.tier_task import Placed, TierTask
 

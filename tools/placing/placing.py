@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from perfc.costmodels import Target, load_target
-from perfc.ir import Diagnostic, PerfcError
+from perfc.ir import Diagnostic, PerfcError, UsageError
 from perfc.ir.support import Level
 from perfc.planning.plans import ranking
 from perfc.planning.searches import TIME, TierTask, densest_first, search_tiers
@@ -62,6 +62,7 @@ class _Search:
         question = self._question
         site = self._site(question.target)
         task = site.task(question.tiers)
+        _check_cache(question, task)
         check_room(task)
         others, remarks = self._others(site, task)
         within = [one.places for one in others if one.task is task]
@@ -127,6 +128,22 @@ class _Search:
         if wanted.target:
             site = self._site(load_target(wanted.target))
         return _of_one_tier(self._question, wanted, site)
+
+
+def _check_cache(question: Question, task: TierTask) -> None:
+    """Refuse a cache that is in front of nothing.
+
+    Raises:
+        UsageError: tables may lie in the memory of the device and the host alone.
+
+    """
+    if question.cache_bytes and not any(task.cached):
+        names = ",".join(tier.name for tier in task.setting.tiers)
+        msg = (
+            f"--cache {question.cache_bytes / 1e9:g}GB: it is in front of slower tiers, "
+            f"and --tiers {names} has none; add one, or leave --cache out"
+        )
+        raise UsageError(msg)
 
 
 def _of_one_tier(question: Question, wanted: WantedPlan, site: Site) -> PlacedPlan:

@@ -212,6 +212,7 @@ def test_tables_of_devices(command: Command, tables: str) -> None:
         ("--tiers hbm", 2, "1s-server has no tier hbm"),
         ("--tiers dram=3GB,optane --cache 4GB", 1, "a cache of 4 GB: expected at most"),
         ("--tiers dram=3GB,optane --cache 4Gx", 2, "--cache '4Gx': expected a size"),
+        ("--tiers dram --cache 1GB", 2, "it is in front of slower tiers"),
         ("--tiers dram=3GB,optane --queries 1e6", 1, "reads a second asked for"),
         ("--tiers dram=3GB,optane --sla mean=1us", 1, "is within mean=0.001ms"),
         ("--tiers dram=3GB,optane --sla p95=1ms", 2, "expected mean=TIME or p99=TIME"),
