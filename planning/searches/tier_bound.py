@@ -363,9 +363,11 @@ class _Depth:
         # What the bound grows by where a table is not in its likeliest tier.
         more = reduced - least[:, None]
         regret = np.sort(more, axis=1)[:, 1] if more.shape[1] > 1 else least
-        self._order = np.argsort(-regret, kind="stable").tolist()
+        self._order: list[int] = np.argsort(-regret, kind="stable").tolist()
         self._more: list[list[float]] = more.tolist()
-        self._ways = np.argsort(reduced, axis=1, kind="stable").tolist()
+        self._ways: list[list[int]] = np.argsort(
+            reduced, axis=1, kind="stable"
+        ).tolist()
         self._least = bound.value
         self._placed = Placed(task, [-1] * len(least))
         self._low, self._high = low, high

@@ -192,7 +192,7 @@ def _asked(
         read_tiers,
     )
 
-    setup = {} if scenario is None else scenario.setup
+    setup: Mapping[str, Any] = {} if scenario is None else scenario.setup
     given = {name: _given(name, options, setup) for name in _FIRST}
     cache = given["cache"]
     latency, compare = options["sla"], options["compare"]

@@ -140,8 +140,8 @@ def _check_cache(question: Question, task: TierTask) -> None:
     if question.cache_bytes and not any(task.cached):
         names = ",".join(tier.name for tier in task.setting.tiers)
         msg = (
-            f"--cache {question.cache_bytes / 1e9:g}GB: it is in front of slower tiers, "
-            f"and --tiers {names} has none; add one, or leave --cache out"
+            f"--cache {question.cache_bytes / 1e9:g}GB: it is in front of slower "
+            f"tiers, and --tiers {names} has none; add one, or leave --cache out"
         )
         raise UsageError(msg)
 

@@ -98,7 +98,7 @@ class Placement(VerbResult):
             return None
         return tier_models.saving(base.groups, plan.groups)
 
-    @functools.cached_property
+    @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Remarks of the analysis, on plans that cannot be, and what is assumed."""
         said = self.best.site.base.report.diagnostics

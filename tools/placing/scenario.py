@@ -241,7 +241,9 @@ class _Reader:
 
     def _value(self, table: Mapping[str, Any], key: str, what: str) -> Any:  # noqa: ANN401 - of TOML
         entry = table.get(key)
-        fields = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else {}
+        fields: Mapping[str, Any] = {}
+        if isinstance(entry, dict):
+            fields = cast("Mapping[str, Any]", entry)
         if "value" not in fields or "source" not in fields:
             self._refuse(f"{what}: expected {key} = {{ value = ..., source = ... }}")
         self._inputs.append(Input(what, fields["value"], str(fields["source"])))

@@ -27,7 +27,8 @@ from perfc.tools.cli import command_line as cli
 ROOT = Path(__file__).parents[3]
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "sweep", "locality"),
+    *("rescale", "parallel", "shard", "place", "sweep"),
+    "locality",
     *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
