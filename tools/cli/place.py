@@ -32,7 +32,7 @@ _OBJECTIVES = ("time", "power", "cost")
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: perfc place dlrm-default --target 1s-server --tiers "
-    "dram=1GB,optane=x2 --candidates 150 --users 'emb_l.0-emb_l.3'",
+    "dram=1GB,optane",
 )
 @click.argument("model", metavar="MODEL|SCENARIO|TABLES.json")
 @request_option(

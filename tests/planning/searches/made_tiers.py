@@ -11,6 +11,7 @@ import attrs
 from tests.costmodels.tiers.made import a_tier
 
 from perfc.costmodels.locality import Uniform, ZipfMandelbrot
+from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import load_memory
 from perfc.costmodels.tiers import TieredTable
 from perfc.planning.searches import HostService, TierSetting, TierTask
@@ -59,7 +60,7 @@ def a_task(seed: int, tables: int, objective: str, *, cached: bool) -> TierTask:
     optane = attrs.evolve(
         load_memory("optane"), capacity_bytes=whole * (1 if cached else 0.6)
     )
-    tiers = (attrs.evolve(DRAM, capacity_bytes=whole * 0.5), optane)
+    tiers: tuple[Tier, ...] = (attrs.evolve(DRAM, capacity_bytes=whole * 0.5), optane)
     if not cached:
         tiers = (*tiers, load_memory("nand"))
     priced = tuple(
