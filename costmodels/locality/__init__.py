@@ -55,7 +55,11 @@ if TYPE_CHECKING:
         rows_for_hits,
         static_miss_share,
     )
-    from perfc.costmodels.locality.unique_rows import row_curve, unique_row_count
+    from perfc.costmodels.locality.unique_rows import (
+        RowCurve,
+        row_curve,
+        unique_row_count,
+    )
 else:
     __getattr__ = door(
         __name__,
@@ -102,7 +106,7 @@ else:
                 "rows_for_hits",
                 "static_miss_share",
             ),
-            "unique_rows": ("row_curve", "unique_row_count"),
+            "unique_rows": ("RowCurve", "row_curve", "unique_row_count"),
         },
     )
 
@@ -118,6 +122,7 @@ __all__ = [
     "PopularityError",
     "PowerLaw",
     "ReuseHistogram",
+    "RowCurve",
     "Uniform",
     "ZipfMandelbrot",
     "batch_fill",

@@ -63,19 +63,29 @@ class Tier:
             UsageError: that is fewer than one.
 
         """
+        return self.with_count(self.count * count)
+
+    def with_count(self, count: int) -> Tier:
+        """Return a tier with so many drives or modules in all.
+
+        Raises:
+            UsageError: that is fewer than one.
+
+        """
         if count < 1:
             msg = f"tier {self.name}: expected at least one of it, found {count}"
             raise UsageError(msg)
+        more = count / self.count
         watts = self.read_watts, self.idle_watts
-        read, idle = (None if each is None else each * count for each in watts)
+        read, idle = (None if each is None else each * more for each in watts)
         return attrs.evolve(
             self,
-            count=self.count * count,
-            capacity_bytes=self.capacity_bytes * count,
-            reads_per_s=self.reads_per_s * count,
-            writes_per_s=self.writes_per_s * count,
-            read_bytes_per_s=self.read_bytes_per_s * count,
-            write_bytes_per_s=self.write_bytes_per_s * count,
+            count=count,
+            capacity_bytes=self.capacity_bytes * more,
+            reads_per_s=self.reads_per_s * more,
+            writes_per_s=self.writes_per_s * more,
+            read_bytes_per_s=self.read_bytes_per_s * more,
+            write_bytes_per_s=self.write_bytes_per_s * more,
             read_watts=read,
             idle_watts=idle,
         )

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from perfc.costmodels.sheets.shipped import as_known, nominal
     from perfc.costmodels.sheets.system_sheet import assumed_system, usual_topology
     from perfc.costmodels.sheets.tier_lookup import (
+        DRAM,
+        HBM,
         describe_memory,
         find_tier,
         known_tiers,
@@ -86,6 +88,8 @@ else:
             "sheet_lint": ("memory_problems", "memory_values"),
             "system_sheet": ("assumed_system", "usual_topology"),
             "tier_lookup": (
+                "DRAM",
+                "HBM",
                 "describe_memory",
                 "find_tier",
                 "known_tiers",
@@ -106,9 +110,11 @@ else:
 
 __all__ = [
     "COMPILED_GRAPH",
+    "DRAM",
     "FIELDS",
     "GRAPH_LAUNCH",
     "GRAPH_NODE_US",
+    "HBM",
     "PROFILE_SCHEMA",
     "HostProfile",
     "HostProfileError",

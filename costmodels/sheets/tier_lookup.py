@@ -117,6 +117,8 @@ def _dram(resources: HostResources) -> Tier:
         capacity_bytes=resources.dram_bytes,
         **_without_commands(_LINE_BYTES, resources.dram_bytes_per_s),
         read_latency_s=_CONSTANTS.number("dram_latency_s"),
+        usd_per_byte=_CONSTANTS.number("dram_usd_per_gb") * 1e-9,
+        sources={"usd_per_gb": "assumed: a price of DIMMs (constants of tiers)"},
     )
 
 

@@ -72,8 +72,32 @@ def tier_watts(tier: Tier) -> tuple[float, float]:
     return tier.read_watts, idle
 
 
+@attrs.frozen(kw_only=True)
+class TierDemand:
+    """What the tables of a tier ask of it together, for one query."""
+
+    stored_bytes: float = 0.0
+    """Capacity that they take."""
+    block_reads: float = 0.0
+    """Reads of the medium."""
+    bus_bytes: float = 0.0
+    most_reads: float = 0.0
+    """Reads of the medium of the table that has most."""
+
+    @classmethod
+    def of(cls, costs: Iterable[TableCost]) -> TierDemand:
+        """Add up tables."""
+        listed = list(costs)
+        return cls(
+            stored_bytes=sum(cost.stored_bytes for cost in listed),
+            block_reads=math.fsum(cost.block_reads for cost in listed),
+            bus_bytes=math.fsum(cost.bus_bytes for cost in listed),
+            most_reads=max((cost.block_reads for cost in listed), default=0.0),
+        )
+
+
 def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> TierUse:
-    """Return the use of a tier by its tables.
+    """Return the use of a tier by its tables, as `demand_use` of their sum.
 
     Args:
         tier: The tier.
@@ -85,11 +109,20 @@ def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> Ti
             figures.
 
     """
-    listed = list(costs)
-    used = sum(cost.stored_bytes for cost in listed)
-    check_capacity(tier, used)
-    reads = queries_per_s * math.fsum(cost.block_reads for cost in listed)
-    moved = queries_per_s * math.fsum(cost.bus_bytes for cost in listed)
+    return demand_use(tier, TierDemand.of(costs), queries_per_s)
+
+
+def demand_use(tier: Tier, demand: TierDemand, queries_per_s: float) -> TierUse:
+    """Return the use of a tier by what is asked of it for each query.
+
+    Raises:
+        PerfcError: it does not fit, or is more than the tier can do; the line has the
+            figures.
+
+    """
+    check_capacity(tier, demand.stored_bytes)
+    reads = queries_per_s * demand.block_reads
+    moved = queries_per_s * demand.bus_bytes
     check_load(tier, reads)
     if moved >= tier.read_bytes_per_s:
         msg = (
@@ -100,7 +133,7 @@ def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> Ti
     latency = latency_s(tier, reads)
     return TierUse(
         tier=tier,
-        used_bytes=used,
+        used_bytes=int(demand.stored_bytes),
         reads_per_s=reads,
         read_bytes_per_s=moved,
         latency_s=latency,
@@ -128,19 +161,26 @@ def query_time(
         PerfcError: the tier cannot do the load, or has no p99.
 
     """
-    listed = list(costs)
+    return demand_time(tier, TierDemand.of(costs), in_flight, load, which)
+
+
+def demand_time(
+    tier: Tier,
+    demand: TierDemand,
+    in_flight: float,
+    load: float = 0.0,
+    which: str = MEAN,
+) -> Busy:
+    """Return how long a query waits for a tier, as `query_time` of added up tables."""
     if in_flight < 1:
         msg = f"{in_flight:g} reads in flight: expected at least 1"
         raise PerfcError(msg)
-    latency = latency_s(tier, load, which)
-    turns = max((math.ceil(c.block_reads / in_flight) for c in listed), default=0)
-    reads = math.fsum(cost.block_reads for cost in listed)
-    moved = math.fsum(cost.bus_bytes for cost in listed)
+    turns = math.ceil(demand.most_reads / in_flight)
     return Busy(
         {
-            "latency": turns * latency,
-            "reads": reads / tier.reads_per_s,
-            "bandwidth": moved / tier.read_bytes_per_s,
+            "latency": turns * latency_s(tier, load, which),
+            "reads": demand.block_reads / tier.reads_per_s,
+            "bandwidth": demand.bus_bytes / tier.read_bytes_per_s,
         }
     )
 

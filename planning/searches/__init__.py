@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from perfc.planning.searches.kendall import kendall_tau
     from perfc.planning.searches.knapsack import Option, best_options
     from perfc.planning.searches.portfolio import SEARCHES, search
+    from perfc.planning.searches.tier_search import (
+        EXACT,
+        LOCAL,
+        TierPlan,
+        densest_first,
+        search_tiers,
+        smallest_first,
+    )
+    from perfc.planning.searches.tier_setting import (
+        COST,
+        OBJECTIVES,
+        POWER,
+        TIME,
+        HostService,
+        LatencyTarget,
+        TierSetting,
+    )
+    from perfc.planning.searches.tier_task import TierTask
 else:
     __getattr__ = door(
         __name__,
@@ -37,22 +55,54 @@ else:
             "kendall": ("kendall_tau",),
             "knapsack": ("Option", "best_options"),
             "portfolio": ("SEARCHES", "search"),
+            "tier_search": (
+                "EXACT",
+                "LOCAL",
+                "TierPlan",
+                "densest_first",
+                "search_tiers",
+                "smallest_first",
+            ),
+            "tier_setting": (
+                "COST",
+                "HostService",
+                "LatencyTarget",
+                "OBJECTIVES",
+                "POWER",
+                "TIME",
+                "TierSetting",
+            ),
+            "tier_task": ("TierTask",),
         },
     )
 
 __all__ = [
     "BASELINES",
+    "COST",
+    "EXACT",
+    "LOCAL",
+    "OBJECTIVES",
+    "POWER",
     "SEARCHES",
+    "TIME",
     "Draft",
+    "HostService",
+    "LatencyTarget",
     "Option",
     "Task",
+    "TierPlan",
+    "TierSetting",
+    "TierTask",
     "Times",
     "best_options",
     "count_plans",
+    "densest_first",
     "evaluate",
     "kendall_tau",
     "plan_loads",
     "plan_times",
     "read_times",
     "search",
+    "search_tiers",
+    "smallest_first",
 ]

@@ -7,6 +7,14 @@ from perfc.costmodels import load_target
 from perfc.costmodels.reference import madmax_model, madmax_system
 from perfc.frontends.reference import MadMaxStep, strategies
 from perfc.planning.plans import Tiers
+from perfc.tools.placing import (
+    Placement,
+    QueriedModel,
+    place,
+    read_plans,
+    read_tiers,
+)
+from perfc.tools.placing import Question as PlaceQuestion
 from perfc.tools.quantizing import Precision, Quantization, quantize
 from perfc.tools.request import Request
 from perfc.tools.sharding import (
@@ -48,6 +56,18 @@ def sharding() -> Sharding:
     )
     model = ShardModel(request=asked, target=target, world=world_of(target, 2))
     return shard(model, search)
+
+
+def placement() -> Placement:
+    """Return tables in memory and on drives, and a plan with no drive."""
+    question = PlaceQuestion(
+        request=Request(model="dlrm-ddp:tables=4,rows=100000"),
+        target=load_target("1s-server"),
+        tiers=read_tiers("dram=40MB,optane=x2"),
+        candidates=16,
+        compare=read_plans("greedy,dram"),
+    )
+    return place(QueriedModel(question=question))
 
 
 def comparison() -> Comparison:

@@ -18,12 +18,15 @@ from perfc.tools.reports import PricedPlan, VerbResult
 _MOST = 500
 """Characters that a `repr` may have."""
 
-_UNITS = re.compile(r"(_us|_us_p05|_us_p95|_j|_bytes|_per_s|_million_samples)$")
+_UNITS = re.compile(
+    r"(_us|_us_p05|_us_p95|_j|_bytes|_per_s|_million_samples)$|^(watts|usd|saving)$"
+)
 """How the keys of floats end."""
 
 _SCHEMAS = {
     "report": "perfc.report/1",
     "sharding": "perfc.shard/1",
+    "placement": "perfc.place/1",
     "comparison": "perfc.parallel/1",
     "madmax": "perfc.parallel/1",
     "quantization": "perfc.quantize/1",
@@ -66,7 +69,8 @@ def test_plans_are_ranked_as_rows_are(named: tuple[str, VerbResult]) -> None:
     assert [row.get("strategy", row.get("name")) for row in rows] == [
         plan.name for plan in result.plans
     ]
-    assert [row["step_us"] for row in rows] == [plan.time_us for plan in result.plans]
+    times = [row["step_us" if "step_us" in row else "time_us"] for row in rows]
+    assert times == [plan.time_us for plan in result.plans]
     chances = [plan.probability_best for plan in result.plans]
     known = [chance for chance in chances if chance is not None]
     assert not known or sum(known) == pytest.approx(1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import signal
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import attrs
 import click
 
 from perfc.costmodels import UVM_CACHING
-from perfc.ir import UsageError
+from perfc.ir import PerfcError, UsageError
 from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
@@ -30,23 +29,13 @@ from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.files import tell, write_result
 from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING
+from perfc.tools.size_text import read_size
 
 if TYPE_CHECKING:
     from perfc.passes import Plan
     from perfc.planning.plans import Tiers
     from perfc.tools.sharding import Sharding, ShardModel
 
-_UNITS = {
-    "": 1,
-    "B": 1,
-    "MB": 1e6,
-    "GB": 1e9,
-    "TB": 1e12,
-    "MIB": 2**20,
-    "GIB": 2**30,
-    "TIB": 2**40,
-}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _FEW_RANKS = 16
 _TYPES = "table-wise,column-wise,row-wise"
 
@@ -276,10 +265,24 @@ def _tiers(options: dict[str, Any]) -> Tiers:
     names = dict.fromkeys(part.strip() for part in options["tiers"].split(","))
     if unknown := [name for name in names if name not in TIERS]:
         msg = f"--tiers: {unknown[0]!r} is none of {', '.join(TIERS)}"
+        if _is_of_sheets(unknown[0], options["target"]):
+            msg += "; perfc place puts tables into tiers of sheets"
         raise UsageError(msg)
     host_bytes = _size("--host-memory", options["host_memory"])
     room = math.inf if host_bytes is None else host_bytes
     return Tiers(tuple(names), _cache(options["cache"], names), room)
+
+
+def _is_of_sheets(name: str, target: str) -> bool:
+    """Whether a target, or a memory that ships, has a tier of that name or size."""
+    from perfc.costmodels import load_target
+    from perfc.costmodels.sheets import find_tier
+
+    try:
+        find_tier(load_target(target), name.partition("=")[0])
+    except PerfcError:
+        return False
+    return True
 
 
 def _cache(share: float | None, tiers: Iterable[str]) -> float:
@@ -300,14 +303,7 @@ def _cache(share: float | None, tiers: Iterable[str]) -> float:
 
 def _size(option: str, text: str | None) -> float | None:
     """Read bytes, with a unit or without."""
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text.strip())
-    unit = match[2].upper() if match else "?"
-    if match is None or unit not in _UNITS or float(match[1]) <= 0:
-        msg = f"{option} {text!r}: expected a size above 0, as 60GB, 56GiB or bytes"
-        raise UsageError(msg)
-    return float(match[1]) * _UNITS[unit]
+    return None if text is None else read_size(option, text)
 
 
 def _say(line: str) -> None:

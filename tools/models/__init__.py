@@ -32,7 +32,12 @@ if TYPE_CHECKING:
         training_passes,
     )
     from perfc.tools.models.program import OnnxModel, read_program
-    from perfc.tools.models.table_list import is_table_list, read_table_list
+    from perfc.tools.models.table_list import (
+        ListedTable,
+        TableList,
+        is_table_list,
+        read_table_list,
+    )
     from perfc.tools.models.torch_source import (
         is_factory,
         read_torch,
@@ -62,7 +67,12 @@ else:
                 "training_passes",
             ),
             "program": ("OnnxModel", "read_program"),
-            "table_list": ("is_table_list", "read_table_list"),
+            "table_list": (
+                "ListedTable",
+                "TableList",
+                "is_table_list",
+                "read_table_list",
+            ),
             "torch_source": (
                 "is_factory",
                 "read_torch",
@@ -77,8 +87,10 @@ __all__ = [
     "Again",
     "Change",
     "Dimensions",
+    "ListedTable",
     "Model",
     "OnnxModel",
+    "TableList",
     "bind_dimensions",
     "check_mode",
     "check_ranks",

@@ -1,0 +1,72 @@
+"""`perfc place`: in which tiers of memory tables lie."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.tools.placing.base import QueriedModel
+    from perfc.tools.placing.page import place_page
+    from perfc.tools.placing.placing import place
+    from perfc.tools.placing.question import (
+        Question,
+        WantedTier,
+        read_latency_target,
+        read_plans,
+        read_tiers,
+    )
+    from perfc.tools.placing.report import Placement
+    from perfc.tools.placing.scenario import (
+        Scenario,
+        is_scenario,
+        near_scenario,
+        read_scenario,
+        scenario_names,
+    )
+    from perfc.tools.placing.written import csv_text, markdown_text
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "base": ("QueriedModel",),
+            "page": ("place_page",),
+            "placing": ("place",),
+            "question": (
+                "Question",
+                "WantedTier",
+                "read_latency_target",
+                "read_plans",
+                "read_tiers",
+            ),
+            "report": ("Placement",),
+            "scenario": (
+                "Scenario",
+                "is_scenario",
+                "near_scenario",
+                "read_scenario",
+                "scenario_names",
+            ),
+            "written": ("csv_text", "markdown_text"),
+        },
+    )
+
+__all__ = [
+    "Placement",
+    "QueriedModel",
+    "Question",
+    "Scenario",
+    "WantedTier",
+    "csv_text",
+    "is_scenario",
+    "markdown_text",
+    "near_scenario",
+    "place",
+    "place_page",
+    "read_latency_target",
+    "read_plans",
+    "read_scenario",
+    "read_tiers",
+    "scenario_names",
+]

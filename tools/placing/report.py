@@ -1,0 +1,414 @@
+"""Placements, ranked: as tables to read, and as `perfc.place/1`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, ClassVar, TypeAlias
+
+import attrs
+
+from perfc.costmodels import tiers as tier_models
+from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
+from perfc.ir import Diagnostic
+from perfc.ir.support import Level, brief
+from perfc.planning.plans import size_text
+from perfc.tools.placing.placed_plan import PlacedPlan
+from perfc.tools.placing.question import Question
+from perfc.tools.placing.scenario import BASE, TIERS, Scenario
+from perfc.tools.reports import (
+    OUT_OF_MEMORY,
+    PricedPlan,
+    VerbResult,
+    columns_text,
+    format_percent,
+    format_us,
+    with_probabilities,
+)
+
+Json: TypeAlias = dict[str, Any]
+Lines: TypeAlias = list[tuple[str, ...]]
+US = 1e6
+_SHOWN = 64
+"""Tables that are printed one by one: those with most reads."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Placement(VerbResult):
+    """Plans of where tables lie, the best first.
+
+    Attributes:
+        question: What was asked.
+        model: Name of the model.
+        best: The plan that the search has found.
+        ranked: All plans: those that fit first, the least of the objective first.
+        base: What savings are of; None if nothing was compared.
+        method: How the best was found: `exact` or `local`.
+        scenario: Where the question is from, if from one.
+        remarks: On plans that cannot be.
+
+    """
+
+    __repr__ = brief
+    schema: ClassVar[str] = "perfc.place/1"
+
+    question: Question
+    model: str
+    best: PlacedPlan
+    ranked: tuple[PlacedPlan, ...]
+    base: PlacedPlan | None
+    method: str
+    scenario: Scenario | None = None
+    remarks: tuple[Diagnostic, ...] = ()
+
+    @property
+    def rows(self) -> list[Json]:
+        """What there is to say of each plan."""
+        pairs = zip(self.ranked, self.plans, strict=True)
+        return [self._row(plan, priced) for plan, priced in pairs]
+
+    def _row(self, plan: PlacedPlan, priced: PricedPlan) -> Json:
+        return {
+            **priced.to_dict(),
+            "exposed_us": plan.exposed_s * US,
+            "queries_per_s": plan.rates.per_s,
+            "bound": plan.rates.bound,
+            "hosts": plan.hosts,
+            "memory_hosts": plan.hosts - plan.answering,
+            "watts": plan.watts,
+            "usd": plan.usd,
+            "saving": self.saving_of(plan),
+            "fits": plan.fits,
+            "target": plan.site.target.name,
+        }
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """What all verbs say of the plans."""
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
+        priced = [plan.priced for plan in self.ranked]
+        return with_probabilities(priced, [plan.errors for plan in self.ranked])
+
+    def saving_of(self, plan: PlacedPlan) -> float | None:
+        """Return the share of the base's power that a plan saves; None if unknown."""
+        base = self.base
+        if base is None or base.watts is None or plan.watts is None:
+            return None
+        return tier_models.saving(base.groups, plan.groups)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Remarks of the analysis, on plans that cannot be, and what is assumed."""
+        said = self.best.site.base.report.diagnostics
+        found = [remark for remark in said if remark.code != OUT_OF_MEMORY]
+        return tuple(dict.fromkeys([*found, *self.remarks, *self._assumed()]))
+
+    def _assumed(self) -> list[Diagnostic]:
+        """Return a remark on each number that nobody has measured or printed."""
+        setting, found = self.best.setting, list[str]()
+        for tier in setting.tiers:
+            if tier.assumed:
+                keys = ", ".join(tier.assumed)
+                found.append(f"tier {tier.name}, numbers that are assumed: {keys}")
+        if setting.drives:
+            found.append(
+                f"a query has {setting.in_flight:g} reads under way at a drive, and a "
+                f"host plans with {format_percent(DRIVE_SHARE)} of a drive's reads"
+            )
+        if self.best.task.cache_bytes:
+            found.append(
+                "rows of the cache are those of LRU, under popularities across queries"
+            )
+        target = setting.target
+        if target is not None and target.which == P99:
+            found.append("p99 of a read grows with the load as its mean does")
+        return [Diagnostic(Level.NOTE, "assumed", text) for text in found]
+
+    def _document(self) -> Json:
+        best, scenario, question = self.best, self.scenario, self.question
+        stated = scenario is not None
+        return {
+            "model": self.model,
+            "target": best.site.target.name,
+            "objective": question.objective,
+            "search": self.method,
+            "candidates": question.candidates,
+            "queries_per_s": question.queries_per_s,
+            "fleet_per_s": best.setting.fleet_per_s,
+            "cache_bytes": best.task.cache_bytes,
+            "plans": self.rows,
+            "tables": table_entries(best),
+            "tiers": tier_entries(best),
+            "hosts": best.hosts if scenario is None else scenario.hosts(TIERS),
+            "watts": None if stated else best.watts,
+            "saving": self.saving,
+            "exposed_us": best.exposed_s * US,
+            "scenario": None if scenario is None else _scenario_json(scenario),
+        }
+
+    @property
+    def saving(self) -> float | None:
+        """Share of power that the best plan saves; a scenario states its own."""
+        if self.scenario is not None:
+            return self.scenario.saving
+        return self.saving_of(self.best)
+
+    def _text(self) -> str:
+        """Return a line a plan, a tier and a table, and what is exposed."""
+        parts = [title(self), columns_text(plan_lines(self)), *notes(self)]
+        parts.append(f"Tiers under {self.best.name}")
+        parts[-1] += "\n" + columns_text(tier_lines(self.best))
+        lines = table_lines(self.best)
+        parts.append(f"Tables under {self.best.name}\n" + columns_text(lines))
+        if self.scenario is not None:
+            parts += scenario_parts(self.scenario)
+        said = [remark for remark in self.diagnostics if remark.message]
+        told = (f"{one.level.value}: {one.message}" for one in said)
+        return "\n\n".join([*parts, "\n".join(told)]).rstrip() + "\n"
+
+
+def title(found: Placement) -> str:
+    """Say what was asked."""
+    best, question = found.best, found.question
+    tables = best.task.tables
+    size = size_text(sum(table.nbytes for table in tables))
+    names = ", ".join(tier.name for tier in best.setting.tiers)
+    text = (
+        f"{found.model}: {len(tables):,} tables of {size} in {names} of "
+        f"{best.site.target.name}, the least {question.objective}"
+    )
+    text += f"\nA query has {question.candidates:,} candidates, a host "
+    text += f"{question.queries_per_s:,g} queries/s"
+    if best.task.cache_bytes:
+        text += f", and a cache of {size_text(best.task.cache_bytes)} in DRAM"
+    if question.latency is not None:
+        text += f"; a query may take {question.latency}"
+    return text + "."
+
+
+def plan_lines(found: Placement) -> Lines:
+    """Return a heading, and a line a plan."""
+    fleet = found.scenario is None
+    shares = ("hosts", "power", "saving") if fleet else ()
+    lines: Lines = [
+        (
+            *("plan", "time", "is best", "exposed", "queries/s a host", "bound by"),
+            *shares,
+            "tables",
+        )
+    ]
+    for plan, priced in zip(found.ranked, found.plans, strict=True):
+        cells = (
+            f"{plan.hosts:,}" + ("" if plan.fits else ", does not fit one"),
+            power_text(plan.watts),
+            percent_text(found.saving_of(plan)),
+        )
+        lines.append(
+            (
+                plan.name,
+                format_us(priced.time_us),
+                priced.chance,
+                format_us(plan.exposed_s * US),
+                f"{plan.rates.per_s:,.4g}",
+                plan.rates.bound,
+                *(cells if fleet else ()),
+                counts(plan),
+            )
+        )
+    return lines
+
+
+def counts(plan: PlacedPlan) -> str:
+    """Say how many tables lie in each tier."""
+    tiers = plan.setting.tiers
+    found = ((tier.name, plan.places.count(n)) for n, tier in enumerate(tiers))
+    return ", ".join(f"{count} {name}" for name, count in found if count)
+
+
+def power_text(watts: float | None) -> str:
+    """Write watts of hosts; of many of them, kilowatts."""
+    if watts is None:
+        return "-"
+    return f"{watts / 1e3:,.2f} kW" if watts >= 1e4 else f"{watts:,.1f} W"  # noqa: PLR2004 - shown digits
+
+
+def percent_text(share: float | None) -> str:
+    """Write a share with a decimal, or that it is not known."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def notes(found: Placement) -> list[str]:
+    """Say what a query waits for, and what of it is hidden."""
+    best = found.best
+    how = {
+        "exact": "No placement has less (exact search).",
+        "local": "Found by local search.",
+    }[found.method]
+    if not best.waits.seconds:
+        return [f"{how} A query waits for no tier."]
+    beside = best.setting.beside_s(best.native_share)
+    text = (
+        f"{how} A query waits {format_us(best.waits.seconds * US)} for "
+        f"{_awaited(best)}; {format_us(beside * US)} run beside, "
+        f"{format_us(best.exposed_s * US)} are exposed."
+    )
+    return [text]
+
+
+def _awaited(plan: PlacedPlan) -> str:
+    """Return the tier that a query waits for longest, and what of it."""
+    bound = plan.waits.bound
+    for tier, demand in zip(plan.setting.tiers, plan.demands, strict=True):
+        if tier.name == bound:
+            return f"the {plan.setting.wait(tier, demand).bound} of {bound}"
+    return bound
+
+
+def tier_lines(plan: PlacedPlan) -> Lines:
+    """Return a heading, and a line a tier."""
+    lines: Lines = [
+        (
+            *("tier", "tables", "used", "of room", "reads/s", "of its reads"),
+            *("GB/s", "latency", "power"),
+        )
+    ]
+    for number, use in enumerate(plan.uses):
+        tier = use.tier
+        lines.append(
+            (
+                tier.name,
+                str(plan.places.count(number)),
+                size_text(use.used_bytes),
+                format_percent(use.used_bytes / tier.capacity_bytes),
+                f"{use.reads_per_s:,.0f}",
+                percent_text(use.reads_per_s / tier.reads_per_s),
+                f"{use.read_bytes_per_s / 1e9:.3g}",
+                format_us(use.latency_s * US),
+                power_text(_watts(plan, use)),
+            )
+        )
+    return lines
+
+
+def table_lines(plan: PlacedPlan, most: int = _SHOWN) -> Lines:
+    """Return a heading, and a line a table; of many, those with most reads."""
+    keys = ("row", "lookups", "hits", "reads", "blocks a row", "amplification")
+    lines: Lines = [("table", "tier", *keys, "share of reads")]
+    costs = sorted(plan.costs, key=lambda cost: -cost.block_reads)
+    shown = {cost.table for cost in costs[:most]}
+    for cost, entry in zip(plan.costs, table_entries(plan), strict=True):
+        if cost.table in shown:
+            lines.append(
+                (
+                    cost.table,
+                    cost.tier,
+                    f"{entry['row_bytes']} B",
+                    f"{cost.lookups:,.5g}",
+                    f"{cost.hits:,.5g}",
+                    f"{cost.reads:,.5g}",
+                    f"{cost.blocks_per_row:.4g}",
+                    f"{cost.amplification:.4g}",
+                    percent_text(entry["share_of_reads"]),
+                )
+            )
+    if (rest := len(costs) - len(shown)) > 0:
+        lines.append((f"{rest:,} more", *[""] * (len(lines[0]) - 1)))
+    return lines
+
+
+def table_entries(plan: PlacedPlan) -> list[Json]:
+    """Return an entry of each table."""
+    demands = {
+        tier.name: demand
+        for tier, demand in zip(plan.setting.tiers, plan.demands, strict=True)
+    }
+    return [
+        {
+            "name": table.name,
+            "tier": cost.tier,
+            "row_bytes": table.row_bytes,
+            "table_bytes": table.nbytes,
+            "lookups": cost.lookups,
+            "hits": cost.hits,
+            "reads": cost.reads,
+            "blocks_per_row": cost.blocks_per_row,
+            "amplification": cost.amplification,
+            "share_of_reads": cost.block_reads / demands[cost.tier].block_reads
+            if cost.block_reads
+            else 0.0,
+            "user": table.name in plan.site.model.users,
+        }
+        for table, cost in zip(plan.task.tables, plan.costs, strict=True)
+    ]
+
+
+def tier_entries(plan: PlacedPlan) -> list[Json]:
+    """Return an entry of each tier, by one host at its load."""
+    return [
+        {
+            "name": use.tier.name,
+            "used_bytes": use.used_bytes,
+            "room_bytes": use.tier.capacity_bytes,
+            "reads_per_s": use.reads_per_s,
+            "read_bytes_per_s": use.read_bytes_per_s,
+            "utilisation": use.utilisation,
+            "latency_us": use.latency_s * US,
+            "wait_us": plan.waits.parts.get(use.tier.name, 0.0) * US,
+            "watts": _watts(plan, use),
+        }
+        for use in plan.uses
+    ]
+
+
+def _watts(plan: PlacedPlan, use: TierUse) -> float | None:
+    """Return the watts of a tier beside its host; None where nobody knows them."""
+    if not plan.setting.has_watts(use.tier):
+        return None
+    return plan.setting.tier_watts(use)
+
+
+def scenario_parts(scenario: Scenario) -> list[str]:
+    """Return the fleets of a scenario, and where its inputs come from."""
+    lines: Lines = [("fleet", "hosts", "", "power of one", "utilisation", "in all")]
+    for plan in (BASE, TIERS):
+        lines += [
+            (
+                plan,
+                f"{group.hosts:,g}",
+                group.name,
+                f"{group.power:g}",
+                f"{group.utilisation:g}",
+                f"{group.drawing.watts:,.6g}",
+            )
+            for group in scenario.fleet(plan)
+        ]
+    inputs: Lines = [("input", "value", "source")]
+    inputs += [(one.name, str(one.value), one.source) for one in scenario.inputs]
+    power = (
+        f"Power, in {scenario.power_unit}: {scenario.power(BASE):,.6g} without tiers, "
+        f"{scenario.power(TIERS):,.6g} with them; {percent_text(scenario.saving)} saved"
+    )
+    return [
+        f"Fleets of {scenario.name}: {scenario.title}\n{columns_text(lines)}",
+        power,
+        f"Inputs of {scenario.name}\n{columns_text(inputs)}",
+    ]
+
+
+def _scenario_json(scenario: Scenario) -> Json:
+    return {
+        "name": scenario.name,
+        "title": scenario.title,
+        "power_unit": scenario.power_unit,
+        "fleets": [
+            {
+                "plan": plan,
+                "hosts": scenario.hosts(plan),
+                "power": scenario.power(plan),
+            }
+            for plan in (BASE, TIERS)
+        ],
+        "inputs": [attrs.asdict(one) for one in scenario.inputs],
+    }
