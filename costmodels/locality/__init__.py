@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         rows_for_hits,
         static_miss_share,
     )
+    from perfc.costmodels.locality.sessions import as_quotient, kept_share
     from perfc.costmodels.locality.unique_rows import row_curve, unique_row_count
 else:
     __getattr__ = door(
@@ -102,6 +103,7 @@ else:
                 "rows_for_hits",
                 "static_miss_share",
             ),
+            "sessions": ("as_quotient", "kept_share"),
             "unique_rows": ("row_curve", "unique_row_count"),
         },
     )
@@ -120,6 +122,7 @@ __all__ = [
     "ReuseHistogram",
     "Uniform",
     "ZipfMandelbrot",
+    "as_quotient",
     "batch_fill",
     "cold_misses",
     "distinct_rows",
@@ -127,6 +130,7 @@ __all__ = [
     "has_tables",
     "inclusion_shares",
     "is_popularity",
+    "kept_share",
     "listed_tables",
     "look_ahead",
     "lookups_of",

@@ -85,6 +85,7 @@ class Lookups(Generic[Each, Number]):
         rows: Rows of the embedding table.
         row_bytes: Bytes of one of its rows.
         count: Lookups: batch * pooling.
+        draws: Those of bags that differ: the others repeat the bag before them.
         pooling: Lookups of a bag.
         skewed: Places of the tables whose rows are not equally popular, and how popular
             they are.
@@ -99,6 +100,7 @@ class Lookups(Generic[Each, Number]):
     rows: Each
     row_bytes: Each
     count: Each
+    draws: Each
     pooling: Each
     skewed: tuple[tuple[int, Popularity], ...]
     batch: Number
@@ -109,7 +111,7 @@ class Lookups(Generic[Each, Number]):
 
     def distinct(self) -> Each:
         """Return how many different rows are looked up."""
-        found = touched_rows(self.rows, self.count, self.maths)
+        found = touched_rows(self.rows, self.draws, self.maths)
 
         def touched(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, _ = of.tolist()
@@ -118,10 +120,13 @@ class Lookups(Generic[Each, Number]):
         return self._where_skewed(found, touched, self.rows)
 
     def misses(self, held: Each) -> Each:
-        """Return how many lookups miss a cache that *held* rows of each table fit."""
-        distinct = touched_rows(self.rows, self.count, self.maths)
+        """Return how many lookups miss a cache that *held* rows of each table fit.
+
+        A bag that repeats the one before it finds its rows there.
+        """
+        distinct = touched_rows(self.rows, self.draws, self.maths)
         hit = self.maths.least(held / self.rows, 1.0)
-        found = distinct + (self.count - distinct) * (1 - hit)
+        found = distinct + (self.draws - distinct) * (1 - hit)
 
         def missed(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, cached = of.tolist()
@@ -144,7 +149,7 @@ class Lookups(Generic[Each, Number]):
         """Replace what was found of tables whose rows are not equally popular."""
         if not self.skewed:
             return found
-        each = (self.rows, self.count, self.pooling, held)
+        each = (self.rows, self.draws, self.pooling, held)
         sizes: Floats = np.array(each, dtype=np.float64).reshape(4, -1)
         known: dict[tuple[object, ...], float] = {}
         changed: Floats = np.array(found, dtype=np.float64).reshape(-1)
@@ -170,8 +175,8 @@ class ListedTables:
         tiered: Whether a table of it is not in device memory.
         batch: Bags that it makes of a table, where it is usable.
         counts: How many tables it has.
-        sizes: Rows, dim and pooling of each table, shape (3, tables); nan
-            where it does not say.
+        sizes: Rows, dim and pooling of each table, and the share of its bags that
+            differ, shape (4, tables); nan where it does not say.
         popularities: How popular the rows of each table are.
 
     """
@@ -228,7 +233,7 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
         batches[first],
         np.array([len(each[1]) for each in read], dtype=np.int64),
         np.array([size for each in read for size in each[1]], dtype=np.float64)
-        .reshape(-1, 3)
+        .reshape(-1, len(_SIZES) + 1)
         .T,
         [text for each in read for text in each[2]],
     )
@@ -247,7 +252,7 @@ def _read(
 ) -> tuple[tuple[bool, bool], list[tuple[Any, ...]], list[AttrValue]]:
     """Return whether tables say how they are read, and whether one is elsewhere.
 
-    And rows, dim and pooling of each, and how popular its rows are.
+    And rows, dim, pooling and differing bags of each, and how popular its rows are.
     """
     usable, tiered = bool(tables), False
     sizes: list[tuple[Any, ...]] = []
@@ -259,7 +264,7 @@ def _read(
             usable = False
         if item("tier"):
             tiered = True
-        sizes.append((item("rows"), item("dim"), item("pooling")))
+        sizes.append((item("rows"), item("dim"), item("pooling"), item("kept", 1.0)))
         texts.append(text)
     return (usable, tiered), sizes, texts
 
@@ -276,13 +281,14 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
     kinds, kind_at = kernels.kinds
     formats = np.array([_format_of(dtype) for _, dtype, _ in kinds])
     element, extra = formats[kind_at[at]].T
-    batch, (rows, dim, pooling) = listed.batch.astype(np.float64), listed.sizes
+    batch, (rows, dim, pooling, kept) = listed.batch.astype(np.float64), listed.sizes
     if np.isnan(listed.sizes).any():
         raise _lacking(kernels.kernels)
     return Lookups(
         np.maximum(rows, 1.0),
         np.ceil(dim * element) + extra,
         batch[at] * pooling,
+        batch[at] * pooling * kept,
         pooling,
         skewed=_skewed(listed.popularities),
         batch=np.maximum(batch, 1.0),
@@ -329,11 +335,12 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     sizes = _sizes_of(one.kernel, read)
     count = float(len(tables))
     if alike:
-        ((rows,), (dim,), (pooling,)) = sizes.tolist()
+        ((rows,), (dim,), (pooling,), (kept,)) = sizes.tolist()
         same: Lookups[float, float] = Lookups(
             max(rows, 1.0),
             math.ceil(dim * element) + extra,
             batch * pooling,
+            batch * pooling * kept,
             pooling,
             skewed=skewed,
             batch=max(batch, 1.0),
@@ -347,6 +354,7 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         np.maximum(sizes[0], 1.0),
         np.ceil(sizes[1] * element) + extra,
         batch * sizes[2],
+        batch * sizes[2] * sizes[3],
         sizes[2],
         skewed=skewed,
         batch=max(batch, 1.0),
@@ -359,11 +367,12 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
 
 
 def _sizes_of(kernel: Kernel, tables: Sequence[Record]) -> Floats:
-    """Return rows, dim and pooling of a kernel's tables, shape (3, tables)."""
+    """Return the sizes of a kernel's tables as `ListedTables` has them."""
     try:
         listed = [[table[name] for table in tables] for name in _SIZES]
     except KeyError:
         raise _lacking([kernel]) from None
+    listed.append([table.reader("kept", 1.0) for table in tables])
     return np.array(listed, dtype=np.float64)
 
 

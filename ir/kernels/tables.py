@@ -22,6 +22,7 @@ TABLE_FIELDS = (
     param("tier", WORD, "the memory it lies in; empty: the device's", default=""),
     param("cache", NUMBER, "share of its rows that are cached", default=0.0),
     param("sharding", WORD, "how it is split over ranks", default=""),
+    param("kept", NUMBER, "share of its bags that differ from the last", default=1.0),
 )
 """What a kernel is told of each table."""
 

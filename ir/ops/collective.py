@@ -121,6 +121,18 @@ def _infer_recv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
     return [Abstract(type_.checked())]
 
 
+def _work_exchange(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Read and write all, or the part of it that is there on average."""
+    whole = touch_all(attributes, operands, results)
+    if attributes.get("filled") is None:
+        return whole
+    part, of = attributes.dims("filled")
+    read, written = (whole.bytes_read * part, whole.bytes_written * part)
+    return Work(whole.flops, floor_div(read, of), floor_div(written, of))
+
+
 def _work_read(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -190,11 +202,12 @@ ALL_TO_ALL = OpDef(
     name="all_to_all",
     arity=(1, 1),
     infer=_infer_exchange,
-    work=touch_all,
+    work=_work_exchange,
     attributes={
         **_COMMUNICATOR,
         "shape": OPTIONAL_INTS,
         "bytes": (int, Expr, type(None)),
+        "filled": OPTIONAL_INTS,  # part of the shapes that is sent, as a quotient
         "request": OPTIONAL_BOOL,
     },
     traits=frozenset({Trait.COLLECTIVE}),

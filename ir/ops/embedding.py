@@ -2,7 +2,8 @@
 
 One op class carries what recommendation models need: each table is a record of
 `rows` and `dim`, and optionally `pooling` (mean lookups per bag), `popularity`,
-`cache`, `placement`, `sharding`; passes rewrite attributes rather than add ops.
+`cache`, `placement`, `sharding`, `kept` (share of bags that differ from the one before
+them); passes rewrite attributes rather than add ops.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
     OPTIONAL_INT,
+    OPTIONAL_INTS,
     OPTIONAL_TEXT,
 )
 from perfc.ir.record import Record
@@ -34,6 +36,7 @@ BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
     "weighted": OPTIONAL_BOOL,
     "padding_index": OPTIONAL_INT,
     "popularity": OPTIONAL_TEXT,
+    "distinct": OPTIONAL_INTS,  # bags of a table on average, as a quotient
 }
 """Attributes of a lookup, and of its gradient."""
 

@@ -9,6 +9,7 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.passes.embeddings.batch_embeddings import BatchEmbeddings, can_batch
     from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec, encoder
+    from perfc.passes.embeddings.dedup import Dedup
     from perfc.passes.embeddings.place_embeddings import PlaceEmbeddings
     from perfc.passes.embeddings.set_popularity import SetPopularity
     from perfc.passes.embeddings.shard_embeddings import ShardEmbeddings
@@ -48,6 +49,7 @@ else:
         {
             "batch_embeddings": ("BatchEmbeddings", "can_batch"),
             "codec": ("Codec", "FULL_PRECISION", "PRECISIONS", "encoder"),
+            "dedup": ("Dedup",),
             "place_embeddings": ("PlaceEmbeddings",),
             "set_popularity": ("SetPopularity",),
             "shard_embeddings": ("ShardEmbeddings",),
@@ -103,6 +105,7 @@ __all__ = [
     "Bags",
     "BatchEmbeddings",
     "Codec",
+    "Dedup",
     "EmbeddingTable",
     "PlaceEmbeddings",
     "Placement",

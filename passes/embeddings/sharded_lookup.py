@@ -17,7 +17,12 @@ from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, TensorType, Value
 from perfc.ir.dims import Dim, floor_div, maximum, total
 from perfc.ir.ops.wire import encoded
 from perfc.passes.embeddings.codec import Codec
-from perfc.passes.embeddings.sharded_tables import Bags, Shard, ShardingGroup
+from perfc.passes.embeddings.sharded_tables import (
+    Bags,
+    LookupNodes,
+    Shard,
+    ShardingGroup,
+)
 from perfc.passes.graphs import (
     Tape,
     typed,
@@ -178,19 +183,20 @@ class Exchange:
             floor_div(part * self.group.ranks, self.group.among) for part in by_place
         ]
         tape, shape = self._named(what), (got[self.place],)
-        attributes = {**self._all(), **self._slowest(sent, got)}
+        attributes = {**self._all(), **self._slowest(sent, got), **self.bags.filled}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
 
     def _slowest(self, sent: Value, got: Sequence[Dim]) -> dict[str, AttrValue]:
         """Say how many bytes the slowest rank sends or gets, where ranks differ."""
         type_, batch = typed(sent), self.bags.batch
         amounts = dict.fromkeys((type_.numel, *got))
-        if len(amounts) == 1:
+        if len(amounts) == 1 and not self.bags.distinct:
             return {}
+        item = type_.dtype.bits // 8
         per_sample = [floor_div(amount, batch) for amount in amounts]
         known = [number for number in per_sample if isinstance(number, int)]
         if len(known) == len(per_sample):
-            return {"bytes": batch * max(known) * (type_.dtype.bits // 8)}
+            return {"bytes": self.bags.bytes_of(max(known), item)}
         most: Dim = functools.reduce(maximum, amounts)
         return {"bytes": most * (type_.dtype.bits // 8)}
 
@@ -228,10 +234,13 @@ class Exchange:
         """Send every rank the rows of its samples, as one list."""
         widths, batch = self._widths, self.bags.batch
         found, uneven = self._wire(batch * sum(widths)), dict[str, AttrValue]()
-        if len(set(widths)) > 1:
-            most = max(max(widths) * len(widths), sum(widths))
+        most = max(max(widths) * len(widths), sum(widths))
+        if self.bags.distinct and found.dtype == self._rows:
+            uneven["bytes"] = self.bags.bytes_of(most, found.dtype.bits // 8)
+        elif len(set(widths)) > 1:
             uneven["bytes"] = self._wire(batch * most).nbytes
         tape, shape = self._named("output"), found.shape
+        uneven |= self.bags.filled
         attributes = {**self._across(), **uneven, **self._request(last=True)}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
 
@@ -288,17 +297,18 @@ class Lookups:
     Attributes:
         graph: The graph of the rank.
         exchanges: What takes the place of the lookups.
+        nodes: All lookups, with the tables of each.
 
     """
 
     graph: Graph
     exchanges: Sequence[Exchange]
+    nodes: LookupNodes
     _sent: list[Value] = attrs.field(factory=list[Value], init=False)
 
     def write(self, start: Node) -> None:
         """Send before *start*, receive before who reads rows first."""
-        bags = self.exchanges[0].bags
-        rows = {value for node in bags.nodes for value in node.results}
+        rows = {value for node in self.nodes for value in node.results}
         readers = (n for n in self.graph if not rows.isdisjoint(n.operands))
         reader = next(readers, None)
 
@@ -306,20 +316,20 @@ class Lookups:
             if node is start:
                 self._sent = [exchange.send() for exchange in self.exchanges]
             if node is reader:
-                self._receive(bags)
+                self._receive()
 
         self.graph.rewrite(step)
         if reader is None:
-            self._receive(bags)
+            self._receive()
 
-    def _receive(self, bags: Bags) -> None:
+    def _receive(self) -> None:
         """Let the model read what the exchanges bring."""
         found: dict[str, dict[int, Value]] = {}
         for exchange, sent in zip(self.exchanges, self._sent, strict=True):
             for shard, value in exchange.receive(sent):
                 found.setdefault(shard.table.name, {})[shard.part] = value
         tape = self.exchanges[0].tape
-        for node, tables in bags.nodes.items():
+        for node, tables in self.nodes.items():
             parts = [found[t.name] for t in tables if t.name in found]
             pieces = [of_table[part] for of_table in parts for part in sorted(of_table)]
             if not pieces:

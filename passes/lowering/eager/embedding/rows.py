@@ -105,8 +105,9 @@ class Lookup:
     def touched(self, table: Record) -> int:
         """Return how many rows of a table are looked up at all."""
         popularity = table.get("popularity", self.attributes.get("popularity"))
-        rows = table.integer("rows")
-        return distinct(rows, self.lookups, str(popularity or ""))
+        rows, kept = table.integer("rows"), table.reader("kept", 1.0)
+        draws = self.lookups if kept == 1 else _share(self.lookups, kept)
+        return distinct(rows, draws, str(popularity or ""))
 
     def params(
         self, tables: tuple[Record, ...] | None = None, **more: AttrValue
@@ -123,6 +124,13 @@ class Lookup:
         if self.index_bytes != INDEX_BYTES:
             params["index_bytes"] = self.index_bytes
         return params | more
+
+
+def _share(lookups: int, kept: float) -> int:
+    """Return how many lookups are of bags that differ, of one number or of many."""
+    if type(lookups) is not int and (each := kernels.many_of(lookups)) is not None:
+        return cast("int", each.each(lambda n: np.ceil(n * kept).astype(np.int64)))
+    return math.ceil(lookups * kept)
 
 
 _FIELDS = frozenset(field.name for field in TABLE_FIELDS)
