@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         MeasurementError,
         Schema,
     )
+    from perfc.measurements.session_trace import SessionTrace, read_session_trace
     from perfc.measurements.signature import (
         BYTES,
         KERNEL_OPS,
@@ -46,6 +47,7 @@ else:
                 "Schema",
                 "WORKLOADS",
             ),
+            "session_trace": ("SessionTrace", "read_session_trace"),
             "signature": (
                 "BYTES",
                 "KERNEL_OPS",
@@ -74,6 +76,7 @@ __all__ = [
     "NcclLogError",
     "RowWriter",
     "Schema",
+    "SessionTrace",
     "TableTrace",
     "WorkloadMeasurement",
     "bytes_of",
@@ -85,6 +88,7 @@ __all__ = [
     "read_index_trace",
     "read_nccl_log",
     "read_rows",
+    "read_session_trace",
     "read_usable_rows",
     "shape_of",
     "split_of",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec, encoder
     from perfc.passes.embeddings.dedup import Dedup
     from perfc.passes.embeddings.place_embeddings import PlaceEmbeddings
+    from perfc.passes.embeddings.session_groups import FeatureGroup, matched_names
     from perfc.passes.embeddings.set_popularity import SetPopularity
     from perfc.passes.embeddings.shard_embeddings import ShardEmbeddings
     from perfc.passes.embeddings.sharded_tables import Bags, EmbeddingTable
@@ -51,6 +52,7 @@ else:
             "codec": ("Codec", "FULL_PRECISION", "PRECISIONS", "encoder"),
             "dedup": ("Dedup",),
             "place_embeddings": ("PlaceEmbeddings",),
+            "session_groups": ("FeatureGroup", "matched_names"),
             "set_popularity": ("SetPopularity",),
             "shard_embeddings": ("ShardEmbeddings",),
             "sharded_tables": ("Bags", "EmbeddingTable"),
@@ -107,6 +109,7 @@ __all__ = [
     "Codec",
     "Dedup",
     "EmbeddingTable",
+    "FeatureGroup",
     "PlaceEmbeddings",
     "Placement",
     "Plan",
@@ -120,6 +123,7 @@ __all__ = [
     "find_plan",
     "in_tier",
     "is_share",
+    "matched_names",
     "read_plan",
     "usual_kernel",
 ]

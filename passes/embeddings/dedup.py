@@ -94,6 +94,7 @@ class Dedup(Transform):
     def run(self, program: Program, ctx: PassContext) -> None:
         """Deduplicate the lookups of a forward pass."""
         found = self.found(program)
+        _check_whole(program, found)
         graph = forward_graph_of(program, self.name)
         lots = [_Lot.of(graph, group, number) for number, group in enumerate(found)]
         for group in found:
@@ -114,6 +115,22 @@ class Dedup(Transform):
         known = table_names(table_lookups(program))
         stays = read_stays(self.stay)
         return feature_groups(self.session, stays, self.groups, known)
+
+
+def _check_whole(program: Program, groups: Sequence[FeatureGroup]) -> None:
+    """Refuse tables that ranks hold already, whose lists come from all of them.
+
+    Raises:
+        UnsupportedModelError: there are some.
+
+    """
+    if sum(len(rank.ranks) for rank in program.classes) > 1:
+        msg = (
+            f"the tables of group {groups[0].name!r} are on several ranks already, whose "
+            "lists have no inverse index in common: dedup comes before the tables are "
+            "sharded"
+        )
+        raise UnsupportedModelError(msg)
 
 
 def _tell_repeats(graph: Graph, groups: Sequence[FeatureGroup]) -> None:

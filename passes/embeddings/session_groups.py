@@ -99,21 +99,19 @@ def feature_groups(
         UsageError: a name or a pattern matches no table, or a table is matched twice.
 
     """
-    entry_of = _matches("stay", stays, known)
     if not stays:
         msg = "stay says nothing: expected FEATURE:d, as user.*:0.95"
         raise UsageError(msg)
-    names = [name.strip() for name in groups.split(";") if name.strip()] or [*stays]
-    members: dict[str, tuple[str, ...]] = {}
-    for name in names:
-        patterns = [part.strip() for part in name.split("+")] if groups else [name]
-        found = _matches("groups", patterns, known) if groups else entry_of
-        members[name] = tuple(t for t in known if found.get(t) in patterns)
-        for table in members[name]:
-            if table not in entry_of:
-                msg = f"group {name!r} has {table!r}, of which stay says nothing"
-                raise UsageError(msg)
-    _check_once(members)
+    entry_of = _matches("stay", [*stays], known)
+    written = [name.strip() for name in re.split("[,;]", groups) if name.strip()]
+    group_of = _matches("groups", written, known) if written else entry_of
+    for table, name in group_of.items():
+        if table not in entry_of:
+            msg = f"group {name!r} has {table!r}, of which stay says nothing"
+            raise UsageError(msg)
+    members = {name: [t for t in known if group_of.get(t) == name] for name in stays}
+    if written:
+        members = {n: [t for t in known if group_of.get(t) == n] for n in written}
     return [
         _group(session, name, tables, {entry_of[t]: stays[entry_of[t]] for t in tables})
         for name, tables in members.items()
@@ -122,53 +120,46 @@ def feature_groups(
 
 
 def _group(
-    session: float, name: str, tables: tuple[str, ...], entries: Mapping[str, float]
+    session: float, name: str, tables: Sequence[str], entries: Mapping[str, float]
 ) -> FeatureGroup:
     stay = math.prod(entries.values())
-    return FeatureGroup(name, tables, stay, kept_share(session, stay))
+    return FeatureGroup(name, tuple(tables), stay, kept_share(session, stay))
 
 
-def _check_once(members: Mapping[str, Sequence[str]]) -> None:
-    seen: dict[str, str] = {}
-    for name, tables in members.items():
-        for table in tables:
-            if seen.setdefault(table, name) != name:
-                msg = (
-                    f"{table!r} is in the groups {seen[table]!r} and {name!r}: it has "
-                    "one inverse index"
-                )
-                raise UsageError(msg)
-
-
-def _matches(
-    option: str, patterns: Sequence[str] | Mapping[str, float], known: Sequence[str]
-) -> dict[str, str]:
-    """Return which of the patterns each table has; a name wins against patterns.
+def _matches(option: str, texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+    """Return which of the texts each table has; a name wins against patterns.
 
     Raises:
         UsageError: a pattern matches nothing, or two match the same table.
 
     """
-    found = {name: name for name in known if name in patterns}
-    for pattern in patterns:
-        if pattern in known:
-            continue
-        matched = _matched(pattern, known)
-        if not matched:
-            msg = f"{option}: no feature is {pattern!r}; there are {listed(known)}"
+    patterns = [(text, part) for text in texts for part in _parts(text, known)]
+    named: dict[str, str] = {}
+    matched: dict[str, str] = {}
+    for text, part in patterns:
+        tables = matched_names(part, known)
+        if not tables:
+            msg = f"{option}: no feature is {part!r}; there are {listed(known)}"
             raise UsageError(msg)
-        for name in matched:
-            if name in found and found[name] not in (name, pattern):
+        of = named if part in known else matched
+        for table in tables:
+            if of.setdefault(table, text) != text:
                 msg = (
-                    f"{option}: {pattern!r} and {found[name]!r} both match {name!r}; "
-                    "give each feature once"
+                    f"{option}: {of[table]!r} and {text!r} both name {table!r}, which "
+                    "has one inverse index: name it once"
                 )
                 raise UsageError(msg)
-            found.setdefault(name, pattern)
-    return found
+    return {**matched, **named}
 
 
-def _matched(pattern: str, known: Sequence[str]) -> list[str]:
+def _parts(text: str, known: Sequence[str]) -> list[str]:
+    """Return the patterns of a text; one that matches as it is may have a `+`."""
+    if matched_names(text, known):
+        return [text]
+    return [part.strip() for part in text.split("+")]
+
+
+def matched_names(pattern: str, known: Sequence[str]) -> list[str]:
     """Return what a pattern matches: with `*` and `?`, else as a regular expression."""
     plain = pattern.removesuffix(".weight")
     globbed = [name for name in known if fnmatch.fnmatchcase(name, plain)]

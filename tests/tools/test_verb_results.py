@@ -26,6 +26,7 @@ _SCHEMAS = {
     "sharding": "perfc.shard/1",
     "comparison": "perfc.parallel/1",
     "madmax": "perfc.parallel/1",
+    "deduplication": "perfc.dedup/1",
     "sweep": "perfc.sweep/1",
 }
 _MADE = {name: getattr(results, name) for name in _SCHEMAS}

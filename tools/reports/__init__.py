@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
+    from perfc.tools.reports.result_formats import RESULT_FORMATS, format_result
     from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
     from perfc.tools.reports.sensitivity import Sensitivity, Slope
     from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
@@ -48,6 +49,7 @@ else:
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
+            "result_formats": ("RESULT_FORMATS", "format_result"),
             "results": ("Results", "detail_of", "lone_id", "node_id"),
             "sensitivity": ("Sensitivity", "Slope"),
             "summary": ("LIMITS", "device_limits", "kernel_limit"),
@@ -62,6 +64,7 @@ __all__ = [
     "OUT_OF_MEMORY",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
+    "RESULT_FORMATS",
     "Exporter",
     "PricedPlan",
     "Report",
@@ -80,6 +83,7 @@ __all__ = [
     "format_json",
     "format_percent",
     "format_quantity",
+    "format_result",
     "format_share",
     "format_us",
     "kernel_limit",
