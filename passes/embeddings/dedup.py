@@ -126,9 +126,9 @@ def _check_whole(program: Program, groups: Sequence[FeatureGroup]) -> None:
     """
     if sum(len(rank.ranks) for rank in program.classes) > 1:
         msg = (
-            f"the tables of group {groups[0].name!r} are on several ranks already, whose "
-            "lists have no inverse index in common: dedup comes before the tables are "
-            "sharded"
+            f"the tables of group {groups[0].name!r} are on several ranks already, "
+            "whose lists have no inverse index in common: dedup comes before the "
+            "tables are sharded"
         )
         raise UnsupportedModelError(msg)
 

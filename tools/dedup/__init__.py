@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.dedup.question import DedupQuestion, dedup
     from perfc.tools.dedup.measured import measured_stays
+    from perfc.tools.dedup.question import DedupQuestion, dedup
     from perfc.tools.dedup.report import Deduplication
 else:
     __getattr__ = door(

@@ -41,7 +41,8 @@ def _md(result: VerbResult, title: str) -> str:
 
 def _html(result: VerbResult, title: str) -> str:
     """Return a page that loads nothing from anywhere."""
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAGE_STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
+    head += f"<style>{PAGE_STYLE}</style>"
     body = f"<h1>{escape(title)}</h1>\n<pre>{escape(str(result))}</pre>"
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n'

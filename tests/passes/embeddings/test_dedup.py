@@ -94,9 +94,8 @@ def test_the_rows_of_a_step_are_the_same() -> None:
         (launches,) = report.analysis.get(LAUNCHES)
         return sorted(
             kernel.work.bytes_written
-            for kernel in map(launches.kernel, range(len(launches.names)))
-            if kernel is not None
-            and kernel.op == "embedding_bag"
+            for kernel in launches.kernels
+            if kernel.op == "embedding_bag"
             and kernel.params.get("optimizer") == "sgd"
             and kernel.params.get("algorithm") in ("warp_per_row", "cta_per_row")
         )
