@@ -22,6 +22,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
+    check_quotient,
     first_operand,
     normalize_axis,
     touch_all,
@@ -104,6 +105,8 @@ def _infer_exchange(
     if isinstance(size, int) and size < 0:
         msg = f"an exchange of {size} bytes, expected at least 0"
         raise VerifyError(msg)
+    if attributes.get("filled") is not None:
+        check_quotient(attributes, "filled")
     if attributes.get("shape") is None:
         return [Abstract(x)]
     shape = attributes.dims("shape")

@@ -20,6 +20,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
+    check_quotient,
 )
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -60,6 +61,8 @@ def require_bag(attributes: Record) -> None:
     if attributes.text("mode") not in MODES:
         msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
         raise VerifyError(msg)
+    if attributes.get("distinct") is not None:
+        check_quotient(attributes, "distinct")
     for table in attributes.records("tables"):
         _check_lookups(table)
 
@@ -93,6 +96,10 @@ def _check_lookups(table: Record) -> None:
         raise VerifyError(msg)
     if isinstance(pooling, int | float) and not 0 <= pooling < math.inf:
         msg = f"pooling of table {table} is {pooling}"
+        raise VerifyError(msg)
+    kept = table.get("kept", 1.0)
+    if not isinstance(kept, float) or not 0 < kept <= 1:
+        msg = f"kept of table {table} is no share of its bags"
         raise VerifyError(msg)
     for name in ("popularity", "tier"):
         if not isinstance(table.get(name), str | None):

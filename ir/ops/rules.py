@@ -44,6 +44,15 @@ def converted(attributes: Record, type_: TensorType) -> TensorType:
     return TensorType(attributes.dtype("dtype"), type_.shape, type_.space)
 
 
+def check_quotient(attributes: Record, name: str) -> None:
+    """Raise `VerifyError` unless an attribute is a size, and what divides it."""
+    found = attributes.dims(name)
+    by = found[-1] if found else 0
+    if len(found) != 2 or (isinstance(by, int) and by < 1):  # noqa: PLR2004 - a pair
+        msg = f"{name} = {attributes[name]!r} is no size and what divides it"
+        raise VerifyError(msg)
+
+
 def no_work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:

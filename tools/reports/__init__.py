@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
-    from perfc.tools.reports.result_formats import RESULT_FORMATS, format_result
     from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
     from perfc.tools.reports.sensitivity import Sensitivity, Slope
     from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
-    from perfc.tools.reports.texts import columns_text
+    from perfc.tools.reports.texts import RESULT_FORMATS, columns_text, format_result
     from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
     __getattr__ = door(
@@ -49,11 +48,10 @@ else:
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
-            "result_formats": ("RESULT_FORMATS", "format_result"),
             "results": ("Results", "detail_of", "lone_id", "node_id"),
             "sensitivity": ("Sensitivity", "Slope"),
             "summary": ("LIMITS", "device_limits", "kernel_limit"),
-            "texts": ("columns_text",),
+            "texts": ("RESULT_FORMATS", "columns_text", "format_result"),
             "verb_result": ("VerbResult", "format_json"),
         },
     )
