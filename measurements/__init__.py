@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         MeasurementError,
         Schema,
     )
-    from perfc.measurements.session_trace import SessionTrace, read_session_trace
+    from perfc.measurements.session_trace import read_session_trace
     from perfc.measurements.signature import (
         BYTES,
         KERNEL_OPS,
@@ -47,7 +47,7 @@ else:
                 "Schema",
                 "WORKLOADS",
             ),
-            "session_trace": ("SessionTrace", "read_session_trace"),
+            "session_trace": ("read_session_trace",),
             "signature": (
                 "BYTES",
                 "KERNEL_OPS",
@@ -76,7 +76,6 @@ __all__ = [
     "NcclLogError",
     "RowWriter",
     "Schema",
-    "SessionTrace",
     "TableTrace",
     "WorkloadMeasurement",
     "bytes_of",

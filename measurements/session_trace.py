@@ -24,6 +24,7 @@ Ints = NDArray[np.int64]
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+_SHOWN = 5
 
 
 @attrs.frozen(eq=False)
@@ -70,6 +71,29 @@ class SessionTrace:
             codes = self.lists[feature][order]
             same &= codes[1:] == codes[:-1]
         return float(same.sum() / follows.sum())
+
+    def of_tables(self, tables: Sequence[str]) -> SessionTrace:
+        """Return the samples with the features called by their tables.
+
+        Columns are those of tables by name, or in order where there are as many.
+
+        Raises:
+            UsageError: neither names nor numbers agree.
+
+        """
+        names = [name.removesuffix(".weight") for name in self.lists]
+        if not set(names) & set(tables):
+            if len(names) != len(tables):
+                found, wanted = ", ".join(names[:_SHOWN]), ", ".join(tables[:_SHOWN])
+                msg = (
+                    f"{self.path} has {len(names)} features ({found}), the model looks "
+                    f"{len(tables)} tables up ({wanted}): neither names nor numbers "
+                    "agree"
+                )
+                raise UsageError(msg)
+            names = [*tables]
+        lists = dict(zip(names, self.lists.values(), strict=True))
+        return attrs.evolve(self, lists=lists)
 
     def _keys(self, batch: int | None) -> Ints:
         """Return a number for each piece of a session that is in one batch."""

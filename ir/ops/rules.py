@@ -48,7 +48,7 @@ def check_quotient(attributes: Record, name: str) -> None:
     """Raise `VerifyError` unless an attribute is a size, and what divides it."""
     found = attributes.dims(name)
     by = found[-1] if found else 0
-    if len(found) != 2 or (isinstance(by, int) and by < 1):  # noqa: PLR2004 - a pair
+    if len(found) != 2 or (isinstance(by, int) and by < 1):
         msg = f"{name} = {attributes[name]!r} is no size and what divides it"
         raise VerifyError(msg)
 

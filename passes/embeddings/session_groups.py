@@ -160,7 +160,7 @@ def _parts(text: str, known: Sequence[str]) -> list[str]:
 
 
 def matched_names(pattern: str, known: Sequence[str]) -> list[str]:
-    """Return what a pattern matches: with `*` and `?`, else as a regular expression."""
+    """Return the names that a pattern with `*`, or a regular expression, matches."""
     plain = pattern.removesuffix(".weight")
     globbed = [name for name in known if fnmatch.fnmatchcase(name, plain)]
     if globbed:

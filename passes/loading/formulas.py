@@ -30,7 +30,7 @@ _CALLS: Mapping[str, Callable[..., float]] = {
 
 
 def value_of(formula: str, values: Mapping[str, float]) -> float:
-    """Return what a formula comes to.
+    """Return the value of a formula.
 
     Args:
         formula: As `edges / edges_per_us + nodes * bytes / bytes_per_us`.

@@ -63,12 +63,12 @@ class LoadedStep:
         return self.loading.iteration_us(self.step_us, overlapped=True)
 
     def saved_us(self, stage: str, times: float = 2.0) -> float:
-        """Return what the step saves if a stage is so many times as fast."""
+        """Return the saving of the step if a stage is so many times as fast."""
         faster = self.loading.with_faster(stage, times)
         return self.iteration_us - faster.iteration_us(self.step_us)
 
     def kept_us(self, saved_us: float) -> float:
-        """Return what is left of a saving in the step: what loading does not hide."""
+        """Return the part of a saving in the step that loading does not hide."""
         faster_us = max(0.0, self.step_us - saved_us)
         return self.iteration_us - self.loading.iteration_us(faster_us)
 
@@ -167,7 +167,7 @@ class InputPipeline(Pass):
 
 
 def _waits(found: LoadedStep) -> list[tuple[str, float]]:
-    """Return what a step waits for, and how many seconds each."""
+    """Return the waits of a step: their names, and how many seconds each."""
     loading = found.loading
     if not loading.overlapped:
         each = [(stage.name, stage.time_us / _US) for stage in loading.stages]

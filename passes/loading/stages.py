@@ -88,7 +88,7 @@ class Loading:
         return tuple(stage for stage in self.stages if stage.resource == resource)
 
     def limits(self, step_us: float) -> Iterator[Limit]:
-        """Yield what sets the pace of overlapped batches.
+        """Yield all that may set the pace of overlapped batches.
 
         Args:
             step_us: What the step takes without data loading.
@@ -108,7 +108,7 @@ class Loading:
             yield _together(computed, self.cores)
 
     def slowest(self, step_us: float) -> Limit:
-        """Return what sets the pace; of equals the first, the step before all."""
+        """Return the limit that sets the pace; of equals the first."""
         return max(self.limits(step_us), key=lambda limit: limit.time_us)
 
     def iteration_us(self, step_us: float, *, overlapped: bool | None = None) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from perfc.ir import UsageError
-from perfc.measurements import SessionTrace, read_session_trace
+from perfc.measurements import read_session_trace
 from perfc.passes.embeddings import matched_names
 from perfc.passes.graphs import listed
 
@@ -70,7 +70,7 @@ def measured_stays(
         PerfcError: the file is damaged, or has no samples or features.
 
     """
-    trace = _named(read_session_trace(path, session_key), tables)
+    trace = read_session_trace(path, session_key).of_tables(tables)
     known = [table for table in tables if table in trace.lists]
     members = [_members(group, known) for group in groups] or [[name] for name in known]
     return MeasuredSessions(
@@ -89,24 +89,3 @@ def _members(group: str, known: Sequence[str]) -> list[str]:
         msg = f"--group: no measured feature is {group!r}; there are {listed(known)}"
         raise UsageError(msg)
     return [name for name in known if name in found]
-
-
-def _named(trace: SessionTrace, tables: Sequence[str]) -> SessionTrace:
-    """Call columns by their tables.
-
-    Raises:
-        UsageError: neither names nor numbers agree.
-
-    """
-    names = [name.removesuffix(".weight") for name in trace.lists]
-    if set(names) & set(tables):
-        lists = dict(zip(names, trace.lists.values(), strict=True))
-        return attrs.evolve(trace, lists=lists)
-    if len(names) == len(tables):
-        lists = dict(zip(tables, trace.lists.values(), strict=True))
-        return attrs.evolve(trace, lists=lists)
-    msg = (
-        f"{trace.path} has {len(names)} features ({listed(names)}), the model looks "
-        f"{len(tables)} tables up ({listed(tables)}): neither names nor numbers agree"
-    )
-    raise UsageError(msg)

@@ -26,8 +26,8 @@ from perfc.tools.request import TRAINING, Request
 
 Json: TypeAlias = dict[str, Any]
 
-_LITTLE = 1.05
-"""Times that a step is faster below which that is little."""
+_LITTLE = 5
+"""Percent by which a step is faster below which that is little."""
 
 _KINDS = {
     "lookups_us": "embedding",
@@ -141,6 +141,11 @@ class Deduplication(VerbResult):
         return with_probabilities([one.priced for one in self.steps], errors)
 
     @property
+    def gains_little(self) -> bool:
+        """Whether the step is about as fast without."""
+        return 100 * (self.gain - 1) < _LITTLE
+
+    @property
     def gain(self) -> float:
         """How many times faster the step is with lists deduplicated."""
         of = {one.name: one.report.time_us for one in self.steps}
@@ -153,7 +158,7 @@ class Deduplication(VerbResult):
         found = [remark for report in reports for remark in report.diagnostics]
         if self.measured is not None and self.session == 1:
             found.append(_note("no-sessions", "no batch has two samples of a session"))
-        if self.gain < _LITTLE:
+        if self.gains_little:
             found.append(_note("little-gain", self._why_little()))
         return tuple(dict.fromkeys(found))
 
@@ -229,7 +234,7 @@ class Deduplication(VerbResult):
         return rows
 
     def _remarks(self) -> Iterator[str]:
-        if self.gain >= _LITTLE:
+        if not self.gains_little:
             yield f"Deduplicated, the step is {self.gain:.2f} times as fast."
         yield from (
             f"Note: {one.message} [{one.code}]"

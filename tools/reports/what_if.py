@@ -83,7 +83,7 @@ def behind(savings: Savings, loaded: LoadedStep) -> Savings:
 
 
 def chunked(results: Results, loaded: LoadedStep | None) -> Json:
-    """Return what a forward pass takes if it is copied and computed in chunks.
+    """Return the time of a forward pass that is copied and computed in chunks.
 
     Every chunk launches all kernels again, which takes the host what it takes now.
     """

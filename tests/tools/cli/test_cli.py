@@ -27,11 +27,11 @@ from perfc.tools.cli import command_line as cli
 ROOT = Path(__file__).parents[3]
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "sweep", "locality"),
+    *("rescale", "parallel", "shard", "dedup", "sweep", "locality"),
     *("targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
-NOT_BUILT = (*("place", "quantize", "dedup", "diff", "check"),)
+NOT_BUILT = (*("place", "quantize", "diff", "check"),)
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
