@@ -37,7 +37,7 @@ BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
     "weighted": OPTIONAL_BOOL,
     "padding_index": OPTIONAL_INT,
     "popularity": OPTIONAL_TEXT,
-    "distinct": OPTIONAL_INTS,  # bags of a table on average, as a quotient
+    "distinct": OPTIONAL_INTS,  # samples, and the share of them that are its bags
 }
 """Attributes of a lookup, and of its gradient."""
 
@@ -62,7 +62,7 @@ def require_bag(attributes: Record) -> None:
         msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
         raise VerifyError(msg)
     if attributes.get("distinct") is not None:
-        check_quotient(attributes, "distinct")
+        check_quotient(attributes, "distinct", 3)
     for table in attributes.records("tables"):
         _check_lookups(table)
 

@@ -44,12 +44,12 @@ def converted(attributes: Record, type_: TensorType) -> TensorType:
     return TensorType(attributes.dtype("dtype"), type_.shape, type_.space)
 
 
-def check_quotient(attributes: Record, name: str) -> None:
-    """Raise `VerifyError` unless an attribute is a size, and what divides it."""
+def check_quotient(attributes: Record, name: str, factors: int = 2) -> None:
+    """Raise `VerifyError` unless an attribute is sizes, and what divides them."""
     found = attributes.dims(name)
     by = found[-1] if found else 0
-    if len(found) != 2 or (isinstance(by, int) and by < 1):
-        msg = f"{name} = {attributes[name]!r} is no size and what divides it"
+    if len(found) != factors or (isinstance(by, int) and by < 1):
+        msg = f"{name} = {attributes[name]!r} is no quotient of {factors} sizes"
         raise VerifyError(msg)
 
 

@@ -202,7 +202,7 @@ class _Lot:
     def distinct(self) -> dict[str, AttrValue]:
         """What a lookup is told of how many there are on average."""
         part, whole = self.quotient
-        return {} if part == whole else {"distinct": (self.samples * part, whole)}
+        return {} if part == whole else {"distinct": (self.samples, part, whole)}
 
     def lookups(self, of_all: Dim) -> Dim:
         """Return how many lookups of so many of a table are left."""

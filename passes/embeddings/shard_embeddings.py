@@ -15,6 +15,7 @@ from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
+from perfc.passes.embeddings.joint_exchange import joined
 from perfc.passes.embeddings.sharded_lookup import Exchange, Lookups
 from perfc.passes.embeddings.sharded_tables import (
     Bags,
@@ -224,7 +225,7 @@ class ShardEmbeddings(Transform):
         local = _kept_local(graph, nodes, plan)
         if exchanges:
             start = next(iter(graph)) if self.early else first
-            Lookups(graph, exchanges, nodes).write(start)
+            Lookups(tape, joined(exchanges), nodes).write(start)
         sharded = [node for node in nodes if node not in local]
         graph.erase_dead(keep=lambda node: node not in sharded)
         lists = (v for node in sharded for v in node.operands[len(nodes[node]) :])

@@ -119,26 +119,40 @@ class Bags:
         return [cls(lot, bags_of(next(iter(lot)))) for lot in lots.values()]
 
     @property
-    def distinct(self) -> tuple[Dim, ...]:
-        """Bags on average, as a quotient; empty where they are a whole number."""
-        found = self.first.attributes.get("distinct")
-        return () if found is None else self.first.attributes.dims("distinct")
+    def distinct(self) -> bool:
+        """Whether some lists were left out."""
+        return self.first.attributes.get("distinct") is not None
+
+    @property
+    def samples(self) -> Dim:
+        """Samples of a rank."""
+        if not self.distinct:
+            return self.batch
+        return self.first.attributes.dims("distinct")[0]
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Share of the samples' lists that is left, as a quotient."""
+        if not self.distinct:
+            return 1, 1
+        _, part, whole = self.first.attributes.dims("distinct")
+        return int(str(part)), int(str(whole))
 
     @property
     def filled(self) -> dict[str, AttrValue]:
         """What an exchange is told of bags that are none on average."""
         if not self.distinct:
             return {}
-        count, whole = self.distinct
-        return {"filled": (count, self.batch * whole)}
+        part, whole = self.share
+        return {"filled": (self.samples * part, self.batch * whole)}
 
     def bytes_of(self, numbers: int, item: int) -> Dim:
         """Return the bytes of so many numbers of each bag.
 
         Sizes are of whole bags, but what is sent of them on average is not rounded up.
         """
-        count, whole = self.distinct or (self.batch, 1)
-        return floor_div(count * numbers * item, whole)
+        part, whole = self.share
+        return floor_div(self.samples * part * numbers * item, whole)
 
     @property
     def tables(self) -> list[EmbeddingTable]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @click.command(
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Example: perfc dedup dlrm-ddp --session 16 --stay '*=0.95' "
-    "--target dgx-a100 --ranks 8 --batch 64",
+    epilog="Example: perfc dedup dlrm-ddp --session 9 --stay '*=1' --target t4 "
+    "--batch 8",
 )
 @click.argument("model", metavar="MODEL")
 @click.option(

@@ -59,6 +59,20 @@ def test_exchanges_are_of_what_is_kept(session: float, stay: float) -> None:
         assert expected == pytest.approx(kept[name], abs=2)
 
 
+def test_features_without_sessions_are_sent_with_the_others() -> None:
+    """In the same exchanges, whose bytes are the sums of both."""
+    model = "dlrm-ddp:tables=8,rows=1000"
+    some = "dedup{session=16.5,stay=emb_l.[0-3]:0.95}"
+    whole = _bytes(_report(SHARDED, model=model), "alltoall")
+    kept = _bytes(_report(SHARDED, some, model=model), "alltoall")
+    share = (kept_share(16.5, 0.95) + 1) / 2
+
+    assert whole.keys() == kept.keys()
+    for name, size in whole.items():
+        expected = size if "splits" in name else size * share
+        assert expected == pytest.approx(kept[name], abs=2)
+
+
 @pytest.mark.parametrize("session", [2.0, 16.5])
 def test_lists_that_never_stay_cost_their_nodes(session: float) -> None:
     """With d = 0 each kernel of the plain step is there, as long as it was."""
