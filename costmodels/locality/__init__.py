@@ -8,6 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.costmodels.locality.inclusion_probabilities import inclusion_shares
+    from perfc.costmodels.locality.look_ahead_tables import (
+        CachedTable,
+        LookAheadRows,
+        lru_window,
+        window_that_fits,
+    )
     from perfc.costmodels.locality.lookups import (
         Each,
         Lookups,
@@ -74,6 +80,12 @@ else:
                 "row_bytes_of",
                 "touched_rows",
             ),
+            "look_ahead_tables": (
+                "CachedTable",
+                "LookAheadRows",
+                "lru_window",
+                "window_that_fits",
+            ),
             "popularity": (
                 "Distinct",
                 "FbgemmAlpha",
@@ -111,10 +123,12 @@ else:
 __all__ = [
     "POPULARITY_SCHEMA",
     "REUSE_EDGES",
+    "CachedTable",
     "Distinct",
     "Each",
     "FbgemmAlpha",
     "Histogram",
+    "LookAheadRows",
     "Lookups",
     "Popularity",
     "PopularityError",
@@ -136,6 +150,7 @@ __all__ = [
     "lookups_of",
     "lookups_of_one",
     "lru_miss_share",
+    "lru_window",
     "miss_curve",
     "parse_popularity",
     "popularity_of",
@@ -149,4 +164,5 @@ __all__ = [
     "static_miss_share",
     "touched_rows",
     "unique_row_count",
+    "window_that_fits",
 ]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perfc.passes.embeddings.batch_embeddings import BatchEmbeddings, can_batch
     from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec, encoder
     from perfc.passes.embeddings.dedup import Dedup
+    from perfc.passes.embeddings.lookahead_cache import LookaheadCache, cached_tables
     from perfc.passes.embeddings.place_embeddings import PlaceEmbeddings
     from perfc.passes.embeddings.session_groups import FeatureGroup, matched_names
     from perfc.passes.embeddings.set_popularity import SetPopularity
@@ -51,6 +52,7 @@ else:
             "batch_embeddings": ("BatchEmbeddings", "can_batch"),
             "codec": ("Codec", "FULL_PRECISION", "PRECISIONS", "encoder"),
             "dedup": ("Dedup",),
+            "lookahead_cache": ("LookaheadCache", "cached_tables"),
             "place_embeddings": ("PlaceEmbeddings",),
             "session_groups": ("FeatureGroup", "matched_names"),
             "set_popularity": ("SetPopularity",),
@@ -110,6 +112,7 @@ __all__ = [
     "Dedup",
     "EmbeddingTable",
     "FeatureGroup",
+    "LookaheadCache",
     "PlaceEmbeddings",
     "Placement",
     "Plan",
@@ -117,6 +120,7 @@ __all__ = [
     "ShardEmbeddings",
     "TableSize",
     "World",
+    "cached_tables",
     "can_batch",
     "check_parts",
     "encoder",
