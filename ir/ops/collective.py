@@ -12,6 +12,7 @@ for by a call of its own: its gradient is sent where that one goes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
@@ -131,9 +132,10 @@ def _work_exchange(
     whole = touch_all(attributes, operands, results)
     if attributes.get("filled") is None:
         return whole
+    part: Any  # an amount, as `Work` has them
     part, of = attributes.dims("filled")
-    read, written = (whole.bytes_read * part, whole.bytes_written * part)
-    return Work(whole.flops, floor_div(read, of), floor_div(written, of))
+    read, written = whole.bytes_read * part // of, whole.bytes_written * part // of
+    return Work(whole.flops, read, written)
 
 
 def _work_read(

@@ -368,7 +368,7 @@ class _Writer:
         columns: dict[Node, dict[int, Value]] = {}
         whole: dict[Node, Value] = {}
         for lot, parts in self._parts.items():
-            pieces = [part.pooled for part in parts]
+            pieces: Sequence[Value] = [part.pooled for part in parts]
             if lot is not None:
                 pieces = _expanded(tape, lot, parts)
             for part, piece in zip(parts, pieces, strict=True):

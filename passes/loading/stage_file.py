@@ -100,10 +100,7 @@ def _loading(
         msg = "no `stages`: expected one [[stages]] or more"
         raise InputPipelineError(msg)
     values = {**given, **_values(found.get("values", {}))}
-    stages = [
-        _stage(number, one, values, usual)
-        for number, one in enumerate(cast("list[Any]", listed))
-    ]
+    stages = [_stage(number, one, values, usual) for number, one in enumerate(listed)]
     _check_names(stages)
     cores = found.get("cores")
     if usual == 0:

@@ -33,7 +33,7 @@ def largest_batch(request: Request, report: Report) -> int | None:
     room = report.target.device.memory.usable_bytes
     names = [n for n in AnalyzeOptions.__optional_keys__ if n not in _OWN]
     options = {name: getattr(request, name) for name in names}
-    oracle = Oracle(request.model, request.target, **options)  # type: ignore[misc] # names of a TypedDict
+    oracle = Oracle(request.model, request.target, **options)
 
     def peaks(batches: Sequence[int]) -> list[float]:
         columns = {"batch": np.array(batches)}

@@ -226,7 +226,8 @@ class Deduplication(VerbResult):
         return title
 
     def _group_rows(self) -> list[tuple[str, ...]]:
-        rows = [("group", "tables", "stay", "kept", "factor")]
+        head = ("group", "tables", "stay", "kept", "factor")
+        rows: list[tuple[str, ...]] = [head]
         for one in self.groups:
             name = one.name if len(one.name) < 40 else f"{one.name[:37]}..."  # noqa: PLR2004 - a column
             count, factor = str(len(one.tables)), f"{one.factor:.2f}x"
@@ -249,7 +250,7 @@ def _note(code: str, message: str) -> Diagnostic:
 
 def _step_rows(found: Deduplication) -> list[tuple[str, ...]]:
     head = ("", "step", "is best", "lookups", "all-to-all", "expansion")
-    rows = [(*head, "memory", "largest batch")]
+    rows: list[tuple[str, ...]] = [(*head, "memory", "largest batch")]
     for plan, step in zip(found.plans, found.steps, strict=True):
         low, high = plan.time_us_p05 or 0.0, plan.time_us_p95 or 0.0
         shares = [format_us(step.parts_us[name]) for name in step.parts_us]

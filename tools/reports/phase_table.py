@@ -78,7 +78,8 @@ def loading_rows(report: Json) -> list[tuple[str, ...]]:
     found = report.get("input_pipeline")
     if found is None:
         return []
-    rows = [("stage", "on", "workers", "depth", "of a batch", "pace", "2x saves")]
+    head = ("stage", "on", "workers", "depth", "of a batch", "pace", "2x saves")
+    rows: list[tuple[str, ...]] = [head]
     for stage in found["stages"]:
         times = (stage["time_us"], stage["pace_us"], stage["saved_2x_us"])
         sizes = (f"{stage['workers']:,}", f"{stage['depth']:,}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -71,7 +71,8 @@ def behind(savings: Savings, loaded: LoadedStep) -> Savings:
             saved_us = [loaded.kept_us(getattr(entry, name) * US) for name in names]
             if any(saved_us):
                 times = dict(zip(names, (us / US for us in saved_us), strict=True))
-                found.append(attrs.evolve(entry, **times))
+                changed: _S = attrs.evolve(cast("Any", entry), **times)
+                found.append(changed)
         return found
 
     return attrs.evolve(

@@ -61,9 +61,8 @@ def test_a_simulation(text: str, rows: int, size: int, window: int) -> None:
     """Batches that are drawn fetch, hold and synchronise as many rows, within 2 %."""
     generator = np.random.default_rng(11)
     popularity = parse_popularity(text)
-    weights = np.ones(rows)
-    if text != "uniform":
-        weights = np.arange(1, rows + 1) ** -float(text[5:-1])
+    exponent = 0.0 if text == "uniform" else float(text[5:-1])
+    weights = np.arange(1, rows + 1) ** -exponent
     batches = 400
     drawn = generator.choice(rows, (batches, size), p=weights / weights.sum())
     counts = [np.bincount(batch, minlength=rows) for batch in drawn]

@@ -135,8 +135,7 @@ def test_ranks_wait_alike(tmp_path: Path) -> None:
 
 def test_chunks_of_an_inference() -> None:
     """Where copies and kernels take long, chunks of them are worth a line."""
-    options = {"mode": "inference", "batch": 65536, "runtime": "cudagraph"}
-    found = _report(**options)
+    found = _report(mode="inference", batch=65536, runtime="cudagraph")
     chunks = found.what_if["chunks"]
     parts = [chunks[f"{name}_us"] for name in ("copy_in", "compute", "copy_out")]
     count, overhead = chunks["chunks"], chunks["overhead_us"]
