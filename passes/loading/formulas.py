@@ -13,20 +13,36 @@ from perfc.ir import UsageError
 _MOST = 1000
 """Characters of a formula; what is longer is no formula of a person's."""
 
+
+def _divided(one: float, other: float) -> float:
+    return one / other
+
+
+def _ceil(number: float) -> float:
+    return float(math.ceil(number))
+
+
+def _least(*numbers: float) -> float:
+    return min(numbers)
+
+
+def _most(*numbers: float) -> float:
+    return max(numbers)
+
+
 _BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+    ast.Div: _divided,
     ast.Pow: math.pow,
 }
-_CALLS: Mapping[str, Callable[..., float]] = {
-    "min": min,
-    "max": max,
-    "ceil": lambda x: float(math.ceil(x)),
+_OF_ONE: Mapping[str, Callable[[float], float]] = {
+    "ceil": _ceil,
     "sqrt": math.sqrt,
     "log2": math.log2,
 }
+_OF_SOME: Mapping[str, Callable[..., float]] = {"min": _least, "max": _most}
 
 
 def value_of(formula: str, values: Mapping[str, float]) -> float:
@@ -65,18 +81,17 @@ def _value(node: ast.expr, values: Mapping[str, float]) -> float:
             return -_value(operand, values)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_value(left, values), _value(right, values))
-        case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if (
-            name in _CALLS and (len(args) == 1 or name in ("min", "max"))
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if (
+            name in _OF_ONE
         ):
-            found = [_value(argument, values) for argument in args]
-            return _CALLS[name](*found) if len(found) > 1 else _of_one(name, found[0])
+            return _OF_ONE[name](_value(argument, values))
+        case ast.Call(
+            func=ast.Name(id=name), args=[_, *_] as arguments, keywords=[]
+        ) if name in _OF_SOME:
+            return _OF_SOME[name](*(_value(each, values) for each in arguments))
         case _:
             msg = f"{ast.unparse(node)!r} is no part of a formula"
             raise UsageError(msg)
-
-
-def _of_one(name: str, value: float) -> float:
-    return value if name in ("min", "max") else _CALLS[name](value)
 
 
 def _named(name: str, values: Mapping[str, float]) -> float:

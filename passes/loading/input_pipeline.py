@@ -156,11 +156,7 @@ class InputPipeline(Pass):
         ctx.set(INPUT_PIPELINE, program, found)
 
     def _loading(self, program: Program) -> Loading | None:
-        values = {
-            name: float(number)
-            for name, number in program.bindings.items()
-            if isinstance(number, int)
-        }
+        values = {name: float(n) for name, n in program.bindings.items()}
         values["ranks"] = float(program.replicas)
         depth = None if self.depth == _FILE else self.depth
         return read_loading(self.file, values, depth)

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from types import MappingProxyType
+from typing import cast
 
 from perfc.tools.reports.page_style import PAGE_STYLE
 from perfc.tools.reports.verb_result import VerbResult
@@ -44,7 +45,9 @@ def _csv(result: VerbResult, title: str) -> str:
 
 
 def _plain(cell: object) -> object:
-    return " ".join(map(str, cell)) if isinstance(cell, list | tuple) else cell
+    if not isinstance(cell, list | tuple):
+        return cell
+    return " ".join(map(str, cast("Sequence[object]", cell)))
 
 
 def _md(result: VerbResult, title: str) -> str:
