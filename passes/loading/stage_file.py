@@ -99,7 +99,7 @@ def _loading(
     if not isinstance(listed, list) or not listed:
         msg = "no `stages`: expected one [[stages]] or more"
         raise InputPipelineError(msg)
-    entries: list[Any] = listed
+    entries = cast("list[object]", listed)
     values = {**given, **_values(found.get("values", {}))}
     stages = [_stage(number, one, values, usual) for number, one in enumerate(entries)]
     _check_names(stages)
