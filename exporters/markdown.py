@@ -41,6 +41,10 @@ def _document(report: Report) -> Iterator[str]:
         sizes = [(what, format_bytes(n), share) for what, n, share in tables.memory]
         yield from _table(("what", "size", "share"), sizes, "lrr")
         yield ""
+    if tables.loading:
+        yield from (f"### {_escaped(tables.loading_at)}", "")
+        yield from _table(tables.loading[0], tables.loading[1:], "llrrrrr")
+        yield ""
     if tables.ranks:
         yield from ("### Ranks", "")
         yield from _table(tables.ranks[0], tables.ranks[1:], "llrrrrrrr")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         MeasurementError,
         Schema,
     )
+    from perfc.measurements.session_trace import read_session_trace
     from perfc.measurements.signature import (
         BYTES,
         KERNEL_OPS,
@@ -51,6 +52,7 @@ else:
                 "Schema",
                 "WORKLOADS",
             ),
+            "session_trace": ("read_session_trace",),
             "signature": (
                 "BYTES",
                 "KERNEL_OPS",
@@ -96,6 +98,7 @@ __all__ = [
     "read_index_trace",
     "read_nccl_log",
     "read_rows",
+    "read_session_trace",
     "read_usable_rows",
     "shape_of",
     "split_of",

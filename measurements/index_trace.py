@@ -263,7 +263,7 @@ def _listed(path: Path, name: str, bags: list[list[int]]) -> TableTrace:
 
 
 def _parquet(path: Path) -> list[TableTrace]:
-    found = _arrow_table(path)
+    found = arrow_table(path)
     with damage_as(IndexTraceError, str(path), ".parquet"):
         columns = zip(found.column_names, found.columns, strict=True)
         return [_arrow_column(path, name, column) for name, column in columns]
@@ -274,10 +274,10 @@ def _arrow_column(path: Path, name: str, chunked: Any) -> TableTrace:
     if not str(column.type).startswith(("list", "large_list", "fixed_size_list")):
         return _single(path, name, _column(path, name, column))
     rows = _integers(path, name, _column(path, name, column.flatten()), (1,))
-    return _table(path, name, rows, _bag_lengths(column))
+    return _table(path, name, rows, bag_lengths(column))
 
 
-def _bag_lengths(column: Any) -> Ints:
+def bag_lengths(column: Any) -> Ints:
     """Return the lengths of lists; a list that is not there is a bag of none."""
     if str(column.type).startswith("fixed_size_list"):
         valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
@@ -295,7 +295,13 @@ def _column(path: Path, name: str, column: Any) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-def _arrow_table(path: Path) -> Any:
+def arrow_table(path: Path) -> Any:
+    """Return the table of a Parquet file.
+
+    Raises:
+        IndexTraceError: it is none, or pyarrow is not installed.
+
+    """
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
         parquet: Any = importlib.import_module("pyarrow.parquet")

@@ -94,6 +94,9 @@ class HostedLaunches:
     profile: str = ""
 
 
+DATA_LOADING = "data loading"
+"""Detail of host tasks that wait for the batch of a step."""
+
 HOSTED: AnnotationKey[tuple[HostedLaunches, ...]] = AnnotationKey(
     "launch.hosted", Program
 )

@@ -15,7 +15,10 @@ from perfc.passes.base import Pass
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _ITEM = re.compile(rf"\s*([\w.-]+)\s*(?:\{{((?:[^{{}}\"]|{_STRING})*)\}})?\s*(?:(,)|$)")
-_OPTION = re.compile(rf"\s*([\w-]+)\s*=\s*({_STRING}|[^,\"]*?)\s*(?:(,)|$)")
+_LIST = r"[^,\"]*?(?:\s*,\s*[\w.*?+-]+:[\w.]+)*"
+"""A value, or items `NAME:VALUE` with commas between them."""
+
+_OPTION = re.compile(rf"\s*([\w-]+)\s*=\s*({_STRING}|{_LIST})\s*(?:(,)|$)")
 _PLAIN = re.compile(r"[\w.:/+~@%-]+")
 _KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 _WORDS = {"true": True, "false": False}

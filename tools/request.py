@@ -97,6 +97,7 @@ class AnalyzeOptions(LoadOptions, total=False):
     overheads: str | os.PathLike[str] | None
     passes: Sequence[str]
     pipeline: str | None
+    input_pipeline: str | os.PathLike[str] | None
     overrides: Mapping[str, Any] | None
 
 
@@ -145,6 +146,7 @@ class Request:
         passes: Extra passes, as `name{option=value}`.
         pipeline: The passes that time the model, instead of the default ones, or all,
             those that load it too.
+        input_pipeline: File of the stages that bring batches; None for none.
         overrides: Fields of the target's sheet, and their values.
         preset: Name or path of what says the rest; once that is done, its name.
         given: Fields that somebody gave, which win against the preset.
@@ -363,6 +365,18 @@ class Request:
             path_text,
             Option(
                 flag="--pipeline", metavar="STRING", help="Run exactly these passes."
+            ),
+        ),
+    )
+    input_pipeline: str | None = attrs.field(
+        default=None,
+        metadata=_told(
+            path_text,
+            Option(
+                flag="--input-pipeline",
+                metavar="FILE",
+                help="Stages that bring batches to the device, serial or overlapped, "
+                "as TOML or JSON: what a step waits for them becomes part of it.",
             ),
         ),
     )

@@ -16,7 +16,12 @@ from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
-from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline, read_pipeline
+from perfc.passes.pipeline_spec import (
+    format_pipeline,
+    format_value,
+    parse_pipeline,
+    read_pipeline,
+)
 from perfc.passes.pipelines import (
     GIVEN,
     RUNTIME_PASSES,
@@ -214,6 +219,12 @@ def back_passes(request: Request) -> list[Pass]:
     text = TIMING if request.pipeline is None else request.pipeline
     requests = read_pipeline(text)
     extras = [extra for item in request.passes for extra in read_pipeline(item)]
+    if request.input_pipeline is not None:
+        if any(extra.cls.name == "input-pipeline" for extra in (*requests, *extras)):
+            msg = "--input-pipeline and the pass input-pipeline say the same: give one"
+            raise UsageError(msg)
+        file = format_value(request.input_pipeline)
+        extras += read_pipeline(f"input-pipeline{{file={file}}}")
     added = RUNTIME_PASSES.get(request.runtime)
     if added is not None and all(r.cls.name != added for r in (*requests, *extras)):
         if request.pipeline is not None:

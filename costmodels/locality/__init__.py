@@ -8,6 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.costmodels.locality.inclusion_probabilities import inclusion_shares
+    from perfc.costmodels.locality.look_ahead_tables import (
+        CachedTable,
+        LookAheadRows,
+        lru_window,
+        window_that_fits,
+    )
     from perfc.costmodels.locality.lookups import (
         Each,
         Lookups,
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
         rows_for_hits,
         static_miss_share,
     )
+    from perfc.costmodels.locality.sessions import as_quotient, kept_share
     from perfc.costmodels.locality.unique_rows import (
         RowCurve,
         row_curve,
@@ -76,6 +83,12 @@ else:
                 "popularity_of",
                 "row_bytes_of",
                 "touched_rows",
+            ),
+            "look_ahead_tables": (
+                "CachedTable",
+                "LookAheadRows",
+                "lru_window",
+                "window_that_fits",
             ),
             "popularity": (
                 "Distinct",
@@ -106,6 +119,7 @@ else:
                 "rows_for_hits",
                 "static_miss_share",
             ),
+            "sessions": ("as_quotient", "kept_share"),
             "unique_rows": ("RowCurve", "row_curve", "unique_row_count"),
         },
     )
@@ -113,10 +127,12 @@ else:
 __all__ = [
     "POPULARITY_SCHEMA",
     "REUSE_EDGES",
+    "CachedTable",
     "Distinct",
     "Each",
     "FbgemmAlpha",
     "Histogram",
+    "LookAheadRows",
     "Lookups",
     "Popularity",
     "PopularityError",
@@ -125,6 +141,7 @@ __all__ = [
     "RowCurve",
     "Uniform",
     "ZipfMandelbrot",
+    "as_quotient",
     "batch_fill",
     "cold_misses",
     "distinct_rows",
@@ -132,11 +149,13 @@ __all__ = [
     "has_tables",
     "inclusion_shares",
     "is_popularity",
+    "kept_share",
     "listed_tables",
     "look_ahead",
     "lookups_of",
     "lookups_of_one",
     "lru_miss_share",
+    "lru_window",
     "miss_curve",
     "parse_popularity",
     "popularity_of",
@@ -150,4 +169,5 @@ __all__ = [
     "static_miss_share",
     "touched_rows",
     "unique_row_count",
+    "window_that_fits",
 ]

@@ -42,6 +42,9 @@ _SIZES = ("rows", "dim", "pooling")
 _STORED = "row_bytes"
 """What a table says whose elements have scales beside them."""
 
+_KEPT = "kept"
+"""What a table says whose bags repeat those before them."""
+
 _OF_ALL = ("popularity", "batch", "phase")
 """What a kernel says of all of its tables."""
 
@@ -89,6 +92,7 @@ class Lookups(Generic[Each, Number]):
         row_bytes: Bytes of one of its rows.
         dim: Elements of one.
         count: Lookups: batch * pooling.
+        draws: Those of bags that differ: the others repeat the bag before them.
         pooling: Lookups of a bag.
         skewed: Places of the tables whose rows are not equally popular, and how popular
             they are.
@@ -104,6 +108,7 @@ class Lookups(Generic[Each, Number]):
     row_bytes: Each
     dim: Each
     count: Each
+    draws: Each
     pooling: Each
     skewed: tuple[tuple[int, Popularity], ...]
     batch: Number
@@ -114,7 +119,7 @@ class Lookups(Generic[Each, Number]):
 
     def distinct(self) -> Each:
         """Return how many different rows are looked up."""
-        found = touched_rows(self.rows, self.count, self.maths)
+        found = touched_rows(self.rows, self.draws, self.maths)
 
         def touched(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, _ = of.tolist()
@@ -123,10 +128,13 @@ class Lookups(Generic[Each, Number]):
         return self._where_skewed(found, touched, self.rows)
 
     def misses(self, held: Each) -> Each:
-        """Return how many lookups miss a cache that *held* rows of each table fit."""
-        distinct = touched_rows(self.rows, self.count, self.maths)
+        """Return how many lookups miss a cache that *held* rows of each table fit.
+
+        A bag that repeats the one before it finds its rows there.
+        """
+        distinct = touched_rows(self.rows, self.draws, self.maths)
         hit = self.maths.least(held / self.rows, 1.0)
-        found = distinct + (self.count - distinct) * (1 - hit)
+        found = distinct + (self.draws - distinct) * (1 - hit)
 
         def missed(popularity: Popularity, of: Floats) -> float:
             rows, count, pooling, cached = of.tolist()
@@ -149,7 +157,7 @@ class Lookups(Generic[Each, Number]):
         """Replace what was found of tables whose rows are not equally popular."""
         if not self.skewed:
             return found
-        each = (self.rows, self.count, self.pooling, held)
+        each = (self.rows, self.draws, self.pooling, held)
         sizes: Floats = np.array(each, dtype=np.float64).reshape(4, -1)
         known: dict[tuple[object, ...], float] = {}
         changed: Floats = np.array(found, dtype=np.float64).reshape(-1)
@@ -175,8 +183,9 @@ class ListedTables:
         tiered: Whether a table of it is not in device memory.
         batch: Bags that it makes of a table, where it is usable.
         counts: How many tables it has.
-        sizes: Rows, dim, pooling and bytes of a row of each table, shape (4, tables);
-            nan where it does not say, 0 bytes where its type says it.
+        sizes: Rows, dim and pooling of each table, bytes of a row, and the share of its
+            bags that differ, shape (5, tables); nan where it does not say, 0 bytes
+            where its type says it.
         popularities: How popular the rows of each table are.
 
     """
@@ -233,7 +242,7 @@ def listed_tables(kernels: KernelTable) -> ListedTables:
         batches[first],
         np.array([len(each[1]) for each in read], dtype=np.int64),
         np.array([size for each in read for size in each[1]], dtype=np.float64)
-        .reshape(-1, 4)
+        .reshape(-1, len(_SIZES) + 2)
         .T,
         [text for each in read for text in each[2]],
     )
@@ -252,7 +261,7 @@ def _read(
 ) -> tuple[tuple[bool, bool], list[tuple[Any, ...]], list[AttrValue]]:
     """Return whether tables say how they are read, and whether one is elsewhere.
 
-    And rows, dim and pooling of each, and how popular its rows are.
+    And rows, dim, pooling and differing bags of each, and how popular its rows are.
     """
     usable, tiered = bool(tables), False
     sizes: list[tuple[Any, ...]] = []
@@ -264,8 +273,7 @@ def _read(
             usable = False
         if item("tier"):
             tiered = True
-        stored = item(_STORED) or 0
-        sizes.append((item("rows"), item("dim"), item("pooling"), stored))
+        sizes.append((*map(item, _SIZES), item(_STORED) or 0, item(_KEPT, 1.0)))
         texts.append(text)
     return (usable, tiered), sizes, texts
 
@@ -282,7 +290,8 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
     kinds, kind_at = kernels.kinds
     formats = np.array([_format_of(dtype) for _, dtype, _ in kinds])
     element, extra = formats[kind_at[at]].T
-    batch, (rows, dim, pooling, stored) = listed.batch.astype(np.float64), listed.sizes
+    batch = listed.batch.astype(np.float64)
+    rows, dim, pooling, stored, kept = listed.sizes
     if np.isnan(listed.sizes).any():
         raise _lacking(kernels.kernels)
     return Lookups(
@@ -290,6 +299,7 @@ def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
         _row_bytes(stored, np.ceil(dim * element) + extra),
         dim,
         batch[at] * pooling,
+        batch[at] * pooling * kept,
         pooling,
         skewed=_skewed(listed.popularities),
         batch=np.maximum(batch, 1.0),
@@ -342,12 +352,13 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
     sizes = _sizes_of(one.kernel, read)
     count = float(len(tables))
     if alike:
-        ((rows,), (dim,), (pooling,), (stored,)) = sizes.tolist()
+        ((rows,), (dim,), (pooling,), (stored,), (kept,)) = sizes.tolist()
         same: Lookups[float, float] = Lookups(
             max(rows, 1.0),
             stored or math.ceil(dim * element) + extra,
             dim,
             batch * pooling,
+            batch * pooling * kept,
             pooling,
             skewed=skewed,
             batch=max(batch, 1.0),
@@ -362,6 +373,7 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
         _row_bytes(sizes[3], np.ceil(sizes[1] * element) + extra),
         sizes[1],
         batch * sizes[2],
+        batch * sizes[2] * sizes[4],
         sizes[2],
         skewed=skewed,
         batch=max(batch, 1.0),
@@ -374,12 +386,13 @@ def lookups_of_one(one: OneSignature) -> Lookups[Any, float]:
 
 
 def _sizes_of(kernel: Kernel, tables: Sequence[Record]) -> Floats:
-    """Return rows, dim, pooling and bytes of a row of tables, shape (4, tables)."""
+    """Return the sizes of a kernel's tables as `ListedTables` has them."""
     try:
         listed = [[table[name] for table in tables] for name in _SIZES]
     except KeyError:
         raise _lacking([kernel]) from None
     listed.append([table.get(_STORED, 0) for table in tables])
+    listed.append([table.reader(_KEPT, 1.0) for table in tables])
     return np.array(listed, dtype=np.float64)
 
 

@@ -62,6 +62,10 @@ def _section(report: Report) -> Iterator[str]:
     yield "<h2>Where the time goes (critical path)</h2><table>"
     yield from _bars(tables.breakdown, format_us)
     yield "</table>"
+    if tables.loading:
+        yield f"<h2>{escape(tables.loading_at)}</h2><table>"
+        yield from (_row(row, numbers=range(2, len(row))) for row in tables.loading)
+        yield "</table>"
     if tables.phases:
         yield "<h2>Phases of the step</h2><table>"
         yield from (_row(row, numbers=range(1, len(row))) for row in tables.phases)

@@ -29,6 +29,7 @@ TABLE_FIELDS = (
         unit="bytes",
         default=0,
     ),
+    param("kept", NUMBER, "share of its bags that differ from the last", default=1.0),
 )
 """What a kernel is told of each table."""
 

@@ -12,6 +12,7 @@ for by a call of its own: its gradient is sent where that one goes back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
@@ -22,6 +23,7 @@ from perfc.ir.ops.rules import (
     OPTIONAL_INT,
     OPTIONAL_INTS,
     OPTIONAL_TEXT,
+    check_quotient,
     first_operand,
     normalize_axis,
     touch_all,
@@ -104,6 +106,8 @@ def _infer_exchange(
     if isinstance(size, int) and size < 0:
         msg = f"an exchange of {size} bytes, expected at least 0"
         raise VerifyError(msg)
+    if attributes.get("filled") is not None:
+        check_quotient(attributes, "filled")
     if attributes.get("shape") is None:
         return [Abstract(x)]
     shape = attributes.dims("shape")
@@ -119,6 +123,19 @@ def _infer_recv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
     communicator_ranks(attributes)
     type_ = TensorType(attributes.dtype("dtype"), attributes.dims("shape"))
     return [Abstract(type_.checked())]
+
+
+def _work_exchange(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    """Read and write all, or the part of it that is there on average."""
+    whole = touch_all(attributes, operands, results)
+    if attributes.get("filled") is None:
+        return whole
+    part: Any  # an amount, as `Work` has them
+    part, of = attributes.dims("filled")
+    read, written = whole.bytes_read * part // of, whole.bytes_written * part // of
+    return Work(whole.flops, read, written)
 
 
 def _work_read(
@@ -190,11 +207,12 @@ ALL_TO_ALL = OpDef(
     name="all_to_all",
     arity=(1, 1),
     infer=_infer_exchange,
-    work=touch_all,
+    work=_work_exchange,
     attributes={
         **_COMMUNICATOR,
         "shape": OPTIONAL_INTS,
         "bytes": (int, Expr, type(None)),
+        "filled": OPTIONAL_INTS,  # part of the shapes that is sent, as a quotient
         "request": OPTIONAL_BOOL,
     },
     traits=frozenset({Trait.COLLECTIVE}),

@@ -2,7 +2,8 @@
 
 One op class carries what recommendation models need: each table is a record of
 `rows` and `dim`, and optionally `pooling` (mean lookups per bag), `popularity`,
-`cache`, `placement`, `sharding`; passes rewrite attributes rather than add ops.
+`cache`, `placement`, `sharding`, `kept` (share of bags that differ from the one before
+them); passes rewrite attributes rather than add ops.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from perfc.ir.ops.rules import (
     OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
     OPTIONAL_INT,
+    OPTIONAL_INTS,
     OPTIONAL_TEXT,
+    check_quotient,
 )
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -34,6 +37,7 @@ BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
     "weighted": OPTIONAL_BOOL,
     "padding_index": OPTIONAL_INT,
     "popularity": OPTIONAL_TEXT,
+    "distinct": OPTIONAL_INTS,  # samples, and the share of them that are its bags
 }
 """Attributes of a lookup, and of its gradient."""
 
@@ -57,6 +61,8 @@ def require_bag(attributes: Record) -> None:
     if attributes.text("mode") not in MODES:
         msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
         raise VerifyError(msg)
+    if attributes.get("distinct") is not None:
+        check_quotient(attributes, "distinct", 3)
     for table in attributes.records("tables"):
         _check_lookups(table)
 
@@ -90,6 +96,10 @@ def _check_lookups(table: Record) -> None:
         raise VerifyError(msg)
     if isinstance(pooling, int | float) and not 0 <= pooling < math.inf:
         msg = f"pooling of table {table} is {pooling}"
+        raise VerifyError(msg)
+    kept = table.get("kept", 1.0)
+    if not isinstance(kept, float) or not 0 < kept <= 1:
+        msg = f"kept of table {table} is no share of its bags"
         raise VerifyError(msg)
     for name in ("popularity", "tier"):
         if not isinstance(table.get(name), str | None):

@@ -10,6 +10,7 @@ from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
 from perfc.ir.ops.rules import (
+    OPTIONAL_BOOL,
     OPTIONAL_DTYPE,
     OPTIONAL_INT,
     OPTIONAL_INTS,
@@ -151,7 +152,11 @@ GATHER = OpDef(
     arity=(2, 2),
     infer=_infer_gather,
     work=_gather_work,
-    attributes={"axis": (int,), "dtype": OPTIONAL_DTYPE},  # if not that of x
+    attributes={
+        "axis": (int,),
+        "dtype": OPTIONAL_DTYPE,  # if not that of x
+        "atomic": OPTIONAL_BOOL,  # its gradient adds without a sort: `index_select`
+    },
     traits=frozenset({Trait.LOOKUP}),
     summary="slices of x along one axis, named by indices",
 )

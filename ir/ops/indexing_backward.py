@@ -64,6 +64,7 @@ INDEX_PUT = OpDef(
     attributes={
         "axis": OPTIONAL_INT,  # the first axis that is indexed
         "accumulate": OPTIONAL_BOOL,
+        "atomic": OPTIONAL_BOOL,  # rows are added as they come: `index_add_`
         **IN_PLACE,
     },
     summary="x, values, indices...: x with values put, or added, at index tuples",

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_INT, OPTIONAL_TEXT
+from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_FLOAT, OPTIONAL_INT, OPTIONAL_TEXT
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
@@ -220,6 +220,7 @@ SPARSE_OPTIMIZER_STEP = OpDef(
         "kind": (str,),
         "unique": OPTIONAL_INT,  # how many rows the indices name, where it is known
         "popularity": OPTIONAL_TEXT,
+        "kept": OPTIONAL_FLOAT,  # share of the bags that differ from the last
     },
     summary="table, indices, rows, states...: the rows that the indices name, updated",
 )

@@ -44,6 +44,15 @@ def converted(attributes: Record, type_: TensorType) -> TensorType:
     return TensorType(attributes.dtype("dtype"), type_.shape, type_.space)
 
 
+def check_quotient(attributes: Record, name: str, factors: int = 2) -> None:
+    """Raise `VerifyError` unless an attribute is sizes, and what divides them."""
+    found = attributes.dims(name)
+    by = found[-1] if found else 0
+    if len(found) != factors or (isinstance(by, int) and by < 1):
+        msg = f"{name} = {attributes[name]!r} is no quotient of {factors} sizes"
+        raise VerifyError(msg)
+
+
 def no_work(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:

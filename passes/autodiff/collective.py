@@ -21,7 +21,7 @@ _COMMUNICATOR = ("group", "ranks", "stride", "stream")
 
 def _all_to_all(site: Site) -> Gradients:
     """Every part goes back to where it came from."""
-    kept, sent = site.kept(*_COMMUNICATOR, "bytes"), typed(site.x)
+    kept, sent = site.kept(*_COMMUNICATOR, "bytes", "filled"), typed(site.x)
     source = encoder(site.x)
     if source is not None:
         forth, back = map(source.attributes.text, ("format", "gradient"))

@@ -54,7 +54,12 @@ def _of_tables(site: Site, count: int) -> Gradients:
         return {}
     if tables[0] in site.tables.rows:
         rows = site.tape.ops(op, 2, *operands, sparse=True, **kept)
-        site.tables.rows[tables[0]] = Rows(*rows, popularity=_popularity(site.node))
+        (table,) = site.node.attributes.records("tables")
+        site.tables.rows[tables[0]] = Rows(
+            *rows,
+            popularity=_popularity(site.node),
+            kept=table.reader("kept", 1.0),
+        )
         return {}
     return dict(enumerate(site.tape.ops(op, count, *operands, **kept)))
 

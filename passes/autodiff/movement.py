@@ -122,7 +122,8 @@ def _gather(site: Site) -> Gradients:
         return {0: back}
     if axis == 0 and table.rank == _TABLE_RANK and _is_parameter(site.x):
         return embedding(site)
-    return {0: _added(site, axis, _tuples(site, site.y))}
+    atomic = site.node.attributes.flag("atomic")
+    return {0: _added(site, axis, _tuples(site, site.y), atomic=atomic)}
 
 
 def _is_parameter(value: Value) -> bool:
@@ -144,8 +145,9 @@ def _tuples(site: Site, indices: Value) -> Value:
     return site.tape.reshape(indices, *typed(indices).shape, 1)
 
 
-def _added(site: Site, axis: int, *indices: Value) -> Value:
-    """`index_put_(accumulate=True)` into zeros."""
+def _added(site: Site, axis: int, *indices: Value, atomic: bool = False) -> Value:
+    """`index_put_(accumulate=True)` into zeros; `index_add_` if it is atomic."""
+    more = {"atomic": True} if atomic else {}
     return site.op(
         "index_put",
         _zeros(site),
@@ -154,6 +156,7 @@ def _added(site: Site, axis: int, *indices: Value) -> Value:
         axis=axis,
         accumulate=True,
         in_place=True,
+        **more,
     )
 
 

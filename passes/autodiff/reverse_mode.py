@@ -49,6 +49,7 @@ class Rows:
     indices: Value
     values: Value
     popularity: str = attrs.field(default="", kw_only=True)
+    kept: float = attrs.field(default=1.0, kw_only=True)
 
 
 @attrs.frozen(eq=False)

@@ -9,7 +9,10 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.passes.embeddings.batch_embeddings import BatchEmbeddings, can_batch
     from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec, encoder
+    from perfc.passes.embeddings.dedup import Dedup
+    from perfc.passes.embeddings.lookahead_cache import LookaheadCache, cached_tables
     from perfc.passes.embeddings.place_embeddings import PlaceEmbeddings
+    from perfc.passes.embeddings.session_groups import FeatureGroup, matched_names
     from perfc.passes.embeddings.set_popularity import SetPopularity
     from perfc.passes.embeddings.shard_embeddings import ShardEmbeddings
     from perfc.passes.embeddings.sharded_tables import Bags, EmbeddingTable
@@ -48,7 +51,10 @@ else:
         {
             "batch_embeddings": ("BatchEmbeddings", "can_batch"),
             "codec": ("Codec", "FULL_PRECISION", "PRECISIONS", "encoder"),
+            "dedup": ("Dedup",),
+            "lookahead_cache": ("LookaheadCache", "cached_tables"),
             "place_embeddings": ("PlaceEmbeddings",),
+            "session_groups": ("FeatureGroup", "matched_names"),
             "set_popularity": ("SetPopularity",),
             "shard_embeddings": ("ShardEmbeddings",),
             "sharded_tables": ("Bags", "EmbeddingTable"),
@@ -103,7 +109,10 @@ __all__ = [
     "Bags",
     "BatchEmbeddings",
     "Codec",
+    "Dedup",
     "EmbeddingTable",
+    "FeatureGroup",
+    "LookaheadCache",
     "PlaceEmbeddings",
     "Placement",
     "Plan",
@@ -111,12 +120,14 @@ __all__ = [
     "ShardEmbeddings",
     "TableSize",
     "World",
+    "cached_tables",
     "can_batch",
     "check_parts",
     "encoder",
     "find_plan",
     "in_tier",
     "is_share",
+    "matched_names",
     "read_plan",
     "usual_kernel",
 ]

@@ -15,8 +15,14 @@ from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
+from perfc.passes.embeddings.joint_exchange import joined
 from perfc.passes.embeddings.sharded_lookup import Exchange, Lookups
-from perfc.passes.embeddings.sharded_tables import Bags, ShardingGroup, sharding_groups
+from perfc.passes.embeddings.sharded_tables import (
+    Bags,
+    LookupNodes,
+    ShardingGroup,
+    sharding_groups,
+)
 from perfc.passes.embeddings.sharding_plan import (
     ON_NODES,
     Plan,
@@ -133,13 +139,13 @@ class ShardEmbeddings(Transform):
         """Make a class of each kind of rank."""
         graph = forward_graph_of(program, self.name)
         world = self._world
-        sizes = [table.size for table in Bags.of(graph).tables]
+        sizes = [t.size for bags in Bags.lots(graph) for t in bags.tables]
         plan = find_plan(self.plan, sizes, world)
         self._check_nodes(plan)
         _put_into_tiers(graph, plan)
-        bags = Bags.of(graph)
-        found = sharding_groups(bags.tables, plan, world)
-        self._check_pooling(bags, found)
+        lots = Bags.lots(graph)
+        found = [g for bags in lots for g in sharding_groups(bags.tables, plan, world)]
+        self._check_pooling(lots[0], found)
         alike = _alike(found, world)
         if self.only >= 0:
             alike = [(self.only, *(r for r in range(self.ranks) if r != self.only))]
@@ -200,8 +206,10 @@ class ShardEmbeddings(Transform):
     def _shard(self, source: Graph, plan: Plan, rank: int) -> Graph:
         """Write the graph of one rank."""
         graph = bound_copy(source, {})
-        bags = Bags.of(graph)
-        module = bags.first.location.module.rpartition(".")[0]
+        lots = Bags.lots(graph)
+        nodes = {node: tables for bags in lots for node, tables in bags.nodes.items()}
+        first = next(node for node in graph if node in nodes)
+        module = first.location.module.rpartition(".")[0]
         tape = Tape(graph, Inference(graph, BUILTIN_OPS), Location(module=module))
         tape.constants = "shard"
         codec = self._codec
@@ -211,15 +219,16 @@ class ShardEmbeddings(Transform):
                 functional=self.functional,
                 fixed=self.fixed_lengths,
             )
+            for bags in lots
             for group in sharding_groups(bags.tables, plan, self._world)
         ]
-        local = _kept_local(graph, bags, plan)
+        local = _kept_local(graph, nodes, plan)
         if exchanges:
-            start = next(iter(graph)) if self.early else bags.first
-            Lookups(graph, exchanges).write(start)
-        sharded = [node for node in bags.nodes if node not in local]
+            start = next(iter(graph)) if self.early else first
+            Lookups(tape, joined(exchanges), nodes).write(start)
+        sharded = [node for node in nodes if node not in local]
         graph.erase_dead(keep=lambda node: node not in sharded)
-        lists = (v for node in sharded for v in node.operands[len(bags.nodes[node]) :])
+        lists = (v for node in sharded for v in node.operands[len(nodes[node]) :])
         graph.erase_unused_inputs(lists)
         graph.erase_unused_parameters()
         return graph
@@ -232,10 +241,11 @@ def _put_into_tiers(graph: Graph, plan: Plan) -> None:
         found = plan[name]
         return in_tier(table, found.tier, found.cache) if found.tier else table
 
-    change_tables([(graph, node) for node in Bags.of(graph).nodes], placed)
+    nodes = [node for bags in Bags.lots(graph) for node in bags.nodes]
+    change_tables([(graph, node) for node in nodes], placed)
 
 
-def _kept_local(graph: Graph, bags: Bags, plan: Plan) -> frozenset[Node]:
+def _kept_local(graph: Graph, lookups: LookupNodes, plan: Plan) -> frozenset[Node]:
     """Mark the lookups whose tables every rank has; return them.
 
     Raises:
@@ -243,7 +253,7 @@ def _kept_local(graph: Graph, bags: Bags, plan: Plan) -> frozenset[Node]:
 
     """
     local: set[Node] = set()
-    for node, tables in bags.nodes.items():
+    for node, tables in lookups.items():
         kinds = {plan[table.name].kind == DATA_PARALLEL for table in tables}
         if len(kinds) > 1:
             msg = (

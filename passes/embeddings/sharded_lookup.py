@@ -10,18 +10,37 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 import attrs
 
-from perfc.ir import DTYPES, AttrValue, DType, Graph, Node, TensorType, Value
+from perfc.ir import DTYPES, AttrValue, DType, Node, TensorType, Value
 from perfc.ir.dims import Dim, floor_div, maximum, total
 from perfc.ir.ops.wire import encoded
 from perfc.passes.embeddings.codec import Codec
-from perfc.passes.embeddings.sharded_tables import Bags, Shard, ShardingGroup
+from perfc.passes.embeddings.sharded_tables import (
+    Bags,
+    LookupNodes,
+    Shard,
+    ShardingGroup,
+)
 from perfc.passes.graphs import (
     Tape,
     typed,
 )
+
+
+class SentLookups(Protocol):
+    """Lookups whose rows ranks exchange: sent, then received."""
+
+    def send(self) -> Value:
+        """Write it up to the collective that brings the rows of this rank's samples."""
+        ...
+
+    def receive(self, got: Value) -> list[tuple[Shard, Value]]:
+        """Write the rest; return the pooled rows of each shard, [batch, dim]."""
+        ...
+
 
 LENGTHS = DTYPES["i32"]
 """Lengths of bags, as TorchRec sends them."""
@@ -55,7 +74,7 @@ class Exchange:
     def send(self) -> Value:
         """Write it up to the collective that brings the rows of this rank's samples."""
         indices, offsets = self._distribute()
-        sent, among = self._look_up(indices, offsets), len(self.group.places) > 1
+        sent, among = self.look_up(indices, offsets), len(self.group.places) > 1
         if self.group.among > 1 and self._own:
             sent = self._summed(sent)
         return self._exchanged(self._encoded(sent, self.codec)) if among else sent
@@ -65,7 +84,7 @@ class Exchange:
         last, codec = len(self.group.places) == 1, self._codec_of_sums
         scattered = {**self._place(), **self._request(last=last)}
         coded = self._encoded(sent, codec)
-        found = self._named("output").op("reduce_scatter", coded, **scattered)
+        found = self.named("output").op("reduce_scatter", coded, **scattered)
         return found if last else self._decoded("quantize", found, codec)
 
     def receive(self, got: Value) -> list[tuple[Shard, Value]]:
@@ -78,7 +97,7 @@ class Exchange:
         shards = self.group.shards
         if len(shards) == 1:
             return [(shards[0], got)]
-        sizes, tape = tuple(shard.dim for shard in shards), self._named("split")
+        sizes, tape = tuple(shard.dim for shard in shards), self.named("split")
         pieces = tape.ops("split", len(shards), got, axis=1, sizes=sizes)
         return list(zip(shards, pieces, strict=True))
 
@@ -95,7 +114,7 @@ class Exchange:
         """Make of rows what is sent."""
         if codec is None or codec.keeps(typed(sent).dtype):
             return sent
-        return self._named("quantize").op("encode_rows", sent, **codec.attributes)
+        return self.named("quantize").op("encode_rows", sent, **codec.attributes)
 
     def _decoded(self, what: str, got: Value, codec: Codec | None) -> Value:
         """Make rows of what was sent; a list, if ranks have exchanged it."""
@@ -103,15 +122,16 @@ class Exchange:
             return got
         shape = typed(got).shape
         if len(self.group.places) > 1 and what == "dequantize":
-            shape = (self.bags.batch * sum(self._widths),)
+            shape = (self.bags.batch * sum(self.widths),)
         own: dict[str, AttrValue] = {"dtype": self._rows, "shape": shape}
-        return self._named(what).op("decode_rows", got, **codec.attributes, **own)
+        return self.named(what).op("decode_rows", got, **codec.attributes, **own)
 
     @property
     def _own(self) -> Sequence[Shard]:
         return self.group.places[self.place]
 
-    def _named(self, what: str) -> Tape:
+    def named(self, what: str) -> Tape:
+        """Return the tape, for nodes of one part of the exchange."""
         tape = self.tape
         tape.stem = f"{self.group.name}.{what}"
         tape.location = attrs.evolve(tape.location, name=tape.stem)
@@ -134,19 +154,19 @@ class Exchange:
             graph.fresh_name(f"{group.name}.indices"), TensorType(dtype, (of_all,))
         )
         if group.among > 1:
-            bucketized = self._named("input").ops(
+            bucketized = self.named("input").ops(
                 "bucketize_bags", 2, lengths, indices, buckets=group.among
             )
             lengths, indices = bucketized
         if not self.fixed:
-            self._exchange_splits(lengths)
+            self.exchange_splits(lengths)
         counts = [self.bags.batch * group.among * len(s) for s in group.places]
         wanted = [total(shard.table.lookups for shard in s) for s in group.places]
         lengths = self._distributed("lengths", lengths, counts)
         indices = self._distributed("indices", indices, wanted)
         if not self._own:
             return lengths, indices
-        regrouped = self._named("input").ops(
+        regrouped = self.named("input").ops(
             "regroup_bags",
             2,
             lengths,
@@ -156,9 +176,9 @@ class Exchange:
         )
         return regrouped[0], regrouped[1]
 
-    def _exchange_splits(self, lengths: Value) -> None:
+    def exchange_splits(self, lengths: Value) -> None:
         """Tell each rank how many lengths and indices it gets."""
-        tape, ranks = self._named("splits"), self.group.ranks
+        tape, ranks = self.named("splits"), self.group.ranks
         sums = tape.op("reduce", lengths, kind="sum", axes=(0,), keepdims=True)
         splits = tape.op("cast", sums, dtype=_SPLITS)
         listed = tape.op("tile", splits, tape.integers(2 * ranks))
@@ -177,24 +197,25 @@ class Exchange:
         got = [
             floor_div(part * self.group.ranks, self.group.among) for part in by_place
         ]
-        tape, shape = self._named(what), (got[self.place],)
-        attributes = {**self._all(), **self._slowest(sent, got)}
+        tape, shape = self.named(what), (got[self.place],)
+        attributes = {**self._all(), **self._slowest(sent, got), **self.bags.filled}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
 
     def _slowest(self, sent: Value, got: Sequence[Dim]) -> dict[str, AttrValue]:
         """Say how many bytes the slowest rank sends or gets, where ranks differ."""
         type_, batch = typed(sent), self.bags.batch
         amounts = dict.fromkeys((type_.numel, *got))
-        if len(amounts) == 1:
+        if len(amounts) == 1 and not self.bags.distinct:
             return {}
+        item = type_.dtype.bits // 8
         per_sample = [floor_div(amount, batch) for amount in amounts]
         known = [number for number in per_sample if isinstance(number, int)]
         if len(known) == len(per_sample):
-            return {"bytes": batch * max(known) * (type_.dtype.bits // 8)}
+            return {"bytes": self.bags.bytes_of(max(known), item)}
         most: Dim = functools.reduce(maximum, amounts)
         return {"bytes": most * (type_.dtype.bits // 8)}
 
-    def _look_up(self, indices: Value, offsets: Value) -> Value:
+    def look_up(self, indices: Value, offsets: Value) -> Value:
         """Look up the samples of all ranks in the tables of this one."""
         graph = self.tape.graph
         if not self._own:
@@ -208,7 +229,7 @@ class Exchange:
             "has_offsets": True,
             "include_last_offset": True,
         }
-        tape = self._named("lookup")
+        tape = self.named("lookup")
         return tape.op("embedding_bag", *weights, indices, offsets, **attributes)
 
     def _weight(self, shard: Shard) -> Value:
@@ -220,18 +241,21 @@ class Exchange:
         return graph.add_parameter(graph.fresh_name(f"{name}.shard{part}"), shard.type)
 
     @property
-    def _widths(self) -> list[int]:
+    def widths(self) -> list[int]:
         """Columns of each place."""
         return [sum(shard.dim for shard in place) for place in self.group.places]
 
     def _exchanged(self, sent: Value) -> Value:
         """Send every rank the rows of its samples, as one list."""
-        widths, batch = self._widths, self.bags.batch
+        widths, batch = self.widths, self.bags.batch
         found, uneven = self._wire(batch * sum(widths)), dict[str, AttrValue]()
-        if len(set(widths)) > 1:
-            most = max(max(widths) * len(widths), sum(widths))
+        most = max(max(widths) * len(widths), sum(widths))
+        if self.bags.distinct and found.dtype == self._rows:
+            uneven["bytes"] = self.bags.bytes_of(most, found.dtype.bits // 8)
+        elif len(set(widths)) > 1:
             uneven["bytes"] = self._wire(batch * most).nbytes
-        tape, shape = self._named("output"), found.shape
+        tape, shape = self.named("output"), found.shape
+        uneven |= self.bags.filled
         attributes = {**self._across(), **uneven, **self._request(last=True)}
         return tape.op("all_to_all", sent, shape=shape, **attributes)
 
@@ -251,8 +275,8 @@ class Exchange:
 
     def _joined(self, flat: Value) -> Value:
         """Join the rows of all places along the columns."""
-        tape, batch = self._named("output"), self.bags.batch
-        widths = [width for width in self._widths if width]
+        tape, batch = self.named("output"), self.bags.batch
+        widths = [width for width in self.widths if width]
         if len(widths) == 1:
             return tape.reshape(flat, batch, widths[0])
         sizes = tape.integers(*(batch * width for width in widths))
@@ -286,48 +310,50 @@ class Lookups:
     """All exchanges of one rank, in place of the lookups of its model.
 
     Attributes:
-        graph: The graph of the rank.
+        tape: The graph of the rank, to write on.
         exchanges: What takes the place of the lookups.
+        nodes: All lookups, with the tables of each.
 
     """
 
-    graph: Graph
-    exchanges: Sequence[Exchange]
+    tape: Tape
+    exchanges: Sequence[SentLookups]
+    nodes: LookupNodes
     _sent: list[Value] = attrs.field(factory=list[Value], init=False)
 
     def write(self, start: Node) -> None:
         """Send before *start*, receive before who reads rows first."""
-        bags = self.exchanges[0].bags
-        rows = {value for node in bags.nodes for value in node.results}
-        readers = (n for n in self.graph if not rows.isdisjoint(n.operands))
+        rows = {value for node in self.nodes for value in node.results}
+        graph = self.tape.graph
+        readers = (n for n in graph if not rows.isdisjoint(n.operands))
         reader = next(readers, None)
 
         def step(node: Node) -> None:
             if node is start:
                 self._sent = [exchange.send() for exchange in self.exchanges]
             if node is reader:
-                self._receive(bags)
+                self._receive()
 
-        self.graph.rewrite(step)
+        graph.rewrite(step)
         if reader is None:
-            self._receive(bags)
+            self._receive()
 
-    def _receive(self, bags: Bags) -> None:
+    def _receive(self) -> None:
         """Let the model read what the exchanges bring."""
         found: dict[str, dict[int, Value]] = {}
         for exchange, sent in zip(self.exchanges, self._sent, strict=True):
             for shard, value in exchange.receive(sent):
                 found.setdefault(shard.table.name, {})[shard.part] = value
-        tape = self.exchanges[0].tape
-        for node, tables in bags.nodes.items():
+        for node, tables in self.nodes.items():
             parts = [found[t.name] for t in tables if t.name in found]
             pieces = [of_table[part] for of_table in parts for part in sorted(of_table)]
             if not pieces:
                 continue
+            tape = self.tape
             tape.stem, tape.location = node.name, node.location
             whole = _whole(pieces) if len(pieces) > 1 else pieces[0]
             joined = whole or tape.op("concat", *pieces, axis=1)
-            self.graph.replace_uses(node.results[0], joined)
+            tape.graph.replace_uses(node.results[0], joined)
 
 
 def _whole(pieces: Sequence[Value]) -> Value | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 import attrs
 
 from perfc.costmodels import parse_popularity
-from perfc.ir import DType, Graph, Node, Record, TensorType, Value
+from perfc.ir import AttrValue, DType, Graph, Node, Record, TensorType, Value
 from perfc.ir.dims import Dim, ceil_div, floor_div, total
 from perfc.ir.node_kinds import (
     is_embedding_bag,
@@ -61,13 +62,18 @@ class EmbeddingTable:
         return TableSize(self.name, self.dim, self.dim * self.pooling)
 
 
+LookupNodes: TypeAlias = Mapping[Node, Sequence[EmbeddingTable]]
+"""Lookups, with the tables of each."""
+
+
 @attrs.frozen(eq=False)
 class Bags:
     """The lookups of a graph that can be sharded: they are alike.
 
     Attributes:
         nodes: The lookups, with the tables of each.
-        batch: Bags of each table on one rank: its samples.
+        batch: Bags of each table on one rank: its samples, or, deduplicated, how many
+            of their lists differ.
 
     """
 
@@ -76,7 +82,20 @@ class Bags:
 
     @classmethod
     def of(cls, graph: Graph) -> Bags:
-        """Find them.
+        """Find them, where all have as many bags.
+
+        Raises:
+            UnsupportedModelError: there are none, or they cannot be sharded.
+
+        """
+        lots = cls.lots(graph)
+        if len(lots) > 1:
+            raise _unlike(graph)
+        return lots[0]
+
+    @classmethod
+    def lots(cls, graph: Graph) -> list[Bags]:
+        """Find them, those together that have as many bags.
 
         Raises:
             UnsupportedModelError: there are none, or they cannot be sharded.
@@ -92,9 +111,48 @@ class Bags:
         if not found:
             msg = f"{graph} has no embedding bags: there are no tables to shard"
             raise UnsupportedModelError(msg)
-        made = cls(found, _batch(next(iter(found))))
-        made._check(graph)
-        return made
+        _check(graph, found)
+        lots: dict[object, dict[Node, tuple[EmbeddingTable, ...]]] = {}
+        for node, tables in found.items():
+            key = bags_of(node), node.attributes.get("distinct")
+            lots.setdefault(key, {})[node] = tables
+        return [cls(lot, bags_of(next(iter(lot)))) for lot in lots.values()]
+
+    @property
+    def distinct(self) -> bool:
+        """Whether some lists were left out."""
+        return self.first.attributes.get("distinct") is not None
+
+    @property
+    def samples(self) -> Dim:
+        """Samples of a rank."""
+        if not self.distinct:
+            return self.batch
+        return self.first.attributes.dims("distinct")[0]
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Share of the samples' lists that is left, as a quotient."""
+        if not self.distinct:
+            return 1, 1
+        _, part, whole = self.first.attributes.dims("distinct")
+        return int(str(part)), int(str(whole))
+
+    @property
+    def filled(self) -> dict[str, AttrValue]:
+        """What an exchange is told of bags that are none on average."""
+        if not self.distinct:
+            return {}
+        part, whole = self.share
+        return {"filled": (self.samples * part, self.batch * whole)}
+
+    def bytes_of(self, numbers: int, item: int) -> Dim:
+        """Return the bytes of so many numbers of each bag.
+
+        Sizes are of whole bags, but what is sent of them on average is not rounded up.
+        """
+        part, whole = self.share
+        return floor_div(self.samples * part * numbers * item, whole)
 
     @property
     def tables(self) -> list[EmbeddingTable]:
@@ -112,16 +170,26 @@ class Bags:
         node = self.first
         return typed(node.operands[len(self.nodes[node])]).dtype
 
-    def _check(self, graph: Graph) -> None:
-        kinds = {_alike(node) for node in self.nodes}
-        if len(kinds) > 1:
-            msg = f"{graph} looks up its tables in several ways; they must be alike"
-            raise UnsupportedModelError(msg)
-        names = Counter(table.name for table in self.tables)
-        twice = [name for name, count in names.items() if count > 1]
-        if twice:
-            msg = f"table {twice[0]!r} is looked up more than once"
-            raise UnsupportedModelError(msg)
+
+def _check(graph: Graph, found: LookupNodes) -> None:
+    """Refuse lookups that cannot be sharded together.
+
+    Raises:
+        UnsupportedModelError: they differ in more than their bags.
+
+    """
+    if len({_alike(node) for node in found}) > 1:
+        raise _unlike(graph)
+    names = Counter(table.name for tables in found.values() for table in tables)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        msg = f"table {twice[0]!r} is looked up more than once"
+        raise UnsupportedModelError(msg)
+
+
+def _unlike(graph: Graph) -> UnsupportedModelError:
+    msg = f"{graph} looks up its tables in several ways; they must be alike"
+    return UnsupportedModelError(msg)
 
 
 def _tables(
@@ -153,25 +221,28 @@ def _tables(
     if problem:
         msg = f"{node} {problem}; it cannot be sharded"
         raise UnsupportedModelError(msg)
-    for weight, record, lookups in zip(weights, records, _lookups(node), strict=True):
+    for weight, record, lookups in zip(
+        weights, records, lookups_of_tables(node), strict=True
+    ):
         yield EmbeddingTable(
             weight.name.removesuffix(".weight"), weight, record, lookups
         )
 
 
-def _lookups(node: Node) -> list[Dim]:
+def lookups_of_tables(node: Node) -> list[Dim]:
     """Return how many indices each table gets: by its pooling, or all alike."""
     records = node.attributes.records("tables")
     indices: Dim = typed(node.operands[len(records)]).numel
     poolings = [record.get("pooling") for record in records]
     known = [p for p in poolings if isinstance(p, int) and not isinstance(p, bool)]
-    batch = _batch(node)
+    batch = bags_of(node)
     if len(known) == len(records) and total(batch * p for p in known) == indices:
         return [batch * pooling for pooling in known]
     return [floor_div(indices, len(records))] * len(records)
 
 
-def _batch(node: Node) -> Dim:
+def bags_of(node: Node) -> Dim:
+    """Return how many bags a lookup has of each of its tables."""
     return bags(node.attributes, [typed(value) for value in node.operands])
 
 
@@ -182,7 +253,7 @@ def _alike(node: Node) -> tuple[object, ...]:
     kept = ("mode", "popularity", "out_dtype")
     indices = typed(node.operands[count]).dtype
     described = tuple(node.attributes.get(name) for name in kept)
-    return (frozenset(weights), indices, _batch(node), *described)
+    return (frozenset(weights), indices, *described)
 
 
 @attrs.frozen(eq=False)

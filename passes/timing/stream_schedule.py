@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Estimate
+from perfc.costmodels import Estimate, Target
 from perfc.ir import AnyKey, Program, TaskKind, UsageError
 from perfc.ir.launch import ResourceKind
 from perfc.passes import timing
@@ -55,19 +55,28 @@ class StreamSchedule(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Schedule."""
-        hosted = ctx.get(HOSTED, program)
-        costs = ctx.get(KERNEL_COST, program)
+        hosted, costs = ctx.get(HOSTED, program), ctx.get(KERNEL_COST, program)
+        timeline, schedule = self.scheduled(hosted, costs, ctx.target)
+        ctx.set(SCHEDULE, program, schedule)
+        ctx.set(TIMELINE, program, timeline)
+
+    def scheduled(
+        self,
+        hosted: Sequence[HostedLaunches],
+        costs: Sequence[Estimate],
+        target: Target,
+    ) -> tuple[Timeline, Schedule]:
+        """Return who waits for whom, and when every task runs."""
         duration_s = self.durations_s(hosted, costs)
-        timeline = link(hosted, ctx.target)
+        timeline = link(hosted, target)
         first = self._first(timeline)
         if self.shares(timeline):
-            demands = timing.demands_of(timeline, costs, ctx.target, first)
+            demands = timing.demands_of(timeline, costs, target, first)
             shared = timing.share(timeline, duration_s, demands)
             timeline, duration_s = timing.with_waits(timeline, shared), shared.taken_s
         start_s, end_s, cause = solve(timeline, duration_s)
         schedule = Schedule(timeline.offsets, duration_s, start_s, end_s, cause)
-        ctx.set(SCHEDULE, program, schedule)
-        ctx.set(TIMELINE, program, timeline)
+        return timeline, schedule
 
     def durations_s(
         self, hosted: Sequence[HostedLaunches], costs: Sequence[Estimate]

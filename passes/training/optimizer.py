@@ -358,7 +358,11 @@ def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
     ]
     operands = [table, rows.indices, rows.values, *states]
     name = f"{step.kind}.{table.name}"
-    said = {"popularity": rows.popularity} if rows.popularity else {}
+    said: dict[str, AttrValue] = {}
+    if rows.popularity:
+        said["popularity"] = rows.popularity
+    if rows.kept != 1:
+        said["kept"] = rows.kept
     step.tape.effect("sparse_optimizer_step", operands, name, kind=step.kind, **said)
 
 

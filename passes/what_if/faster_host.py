@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from perfc.ir import AnyKey, LaunchGraph, PerfcError, Program, TaskKind
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.facts import HOSTED
+from perfc.passes.facts import DATA_LOADING, HOSTED
 from perfc.passes.timing import detail_mask, task_mask
 
 _WORK = frozenset({TaskKind.HOST, TaskKind.CALL})
-_NO_WORK = frozenset({"straggler"})
+_NO_WORK = frozenset({"straggler", DATA_LOADING})
 
 
 def host_work(graph: LaunchGraph) -> NDArray[np.bool_]:

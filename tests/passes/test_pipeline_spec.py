@@ -219,7 +219,10 @@ def test_every_pass_goes_by_its_own_name() -> None:
     assert {name: name for name in names} == {n: pass_class(n).name for n in names}
     needed = {
         "accumulate-gradients": "microbatches=2",
+        "dedup": "session=2,stay=a:0.5",
         "fsdp": "ranks=2",
+        "input-pipeline": "file=stages.toml",
+        "lookahead-cache": "window=2,rows=9",
         "pipeline-parallel": "stages=2,microbatches=2",
         "shard-embeddings": "ranks=2",
         "straggler": "rank=0,us=1.0",

@@ -7,6 +7,7 @@ from perfc.costmodels import load_target
 from perfc.costmodels.reference import madmax_model, madmax_system
 from perfc.frontends.reference import MadMaxStep, strategies
 from perfc.planning.plans import Tiers
+from perfc.tools.dedup import Deduplication, DedupQuestion, dedup
 from perfc.tools.placing import (
     Placement,
     QueriedModel,
@@ -104,6 +105,19 @@ def quantization() -> Quantization:
     asked = Request(model="dlrm-ddp:tables=2,rows=1000", batch=64, target="a100")
     types = Precision(embeddings="int8", linear="int8", compare=["fp16"])
     return quantize(asked, types)
+
+
+def deduplication() -> Deduplication:
+    """Return a step of sharded tables with lists of sessions deduplicated."""
+    asked = Request(
+        model="dlrm-ddp:tables=4,rows=1000",
+        target="dgx-a100",
+        batch=64,
+        ranks=2,
+        mode="training",
+    )
+    question = DedupQuestion(request=asked, session=4.0, stay="emb_l.*:0.9")
+    return dedup(question)
 
 
 def sweep() -> perfc.Sweep:

@@ -30,6 +30,7 @@ _SCHEMAS = {
     "comparison": "perfc.parallel/1",
     "madmax": "perfc.parallel/1",
     "quantization": "perfc.quantize/1",
+    "deduplication": "perfc.dedup/1",
     "sweep": "perfc.sweep/1",
 }
 _MADE = {name: getattr(results, name) for name in _SCHEMAS}

@@ -68,6 +68,8 @@ def analyze(
             pipeline has already are set there.
         pipeline: The passes that time the model, instead of the default ones; of a
             model that is not loaded yet also all passes, as `Report.pipeline` has them.
+        input_pipeline: File of the stages that bring batches to the device, whose waits
+            become part of the step.
         overrides: Sheet fields and values, as `--set` takes them; for a target
             given by name or path.
         preset: A preset, by name or file: target, host, inputs and options of passes;

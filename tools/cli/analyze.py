@@ -45,8 +45,7 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     "preset",
     *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
-    "overheads",
-    *("passes", "pipeline", "overrides"),
+    *("overheads", "passes", "pipeline", "input_pipeline", "overrides"),
 )
 @plugin_option
 @click.option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
     from perfc.tools.reports.sensitivity import Sensitivity, Slope
     from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
-    from perfc.tools.reports.texts import columns_text
+    from perfc.tools.reports.texts import RESULT_FORMATS, columns_text, format_result
     from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
     __getattr__ = door(
@@ -51,7 +51,7 @@ else:
             "results": ("Results", "detail_of", "lone_id", "node_id"),
             "sensitivity": ("Sensitivity", "Slope"),
             "summary": ("LIMITS", "device_limits", "kernel_limit"),
-            "texts": ("columns_text",),
+            "texts": ("RESULT_FORMATS", "columns_text", "format_result"),
             "verb_result": ("VerbResult", "format_json"),
         },
     )
@@ -62,6 +62,7 @@ __all__ = [
     "OUT_OF_MEMORY",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
+    "RESULT_FORMATS",
     "Exporter",
     "PricedPlan",
     "Report",
@@ -80,6 +81,7 @@ __all__ = [
     "format_json",
     "format_percent",
     "format_quantity",
+    "format_result",
     "format_share",
     "format_us",
     "kernel_limit",

@@ -71,3 +71,32 @@ def memory_place(report: Json) -> str:
     """Return the phase and the node of the peak."""
     memory = report["memory"]
     return ", ".join(filter(None, (memory["at_phase"], memory["at_node"])))
+
+
+def loading_rows(report: Json) -> list[tuple[str, ...]]:
+    """Return a heading, and a row per stage of the input pipeline; or nothing."""
+    found = report.get("input_pipeline")
+    if found is None:
+        return []
+    head = ("stage", "on", "workers", "depth", "of a batch", "pace", "2x saves")
+    rows: list[tuple[str, ...]] = [head]
+    for stage in found["stages"]:
+        times = (stage["time_us"], stage["pace_us"], stage["saved_2x_us"])
+        sizes = (f"{stage['workers']:,}", f"{stage['depth']:,}")
+        name, resource = stage["name"], stage["resource"]
+        rows.append((name, resource, *sizes, *map(format_us, times)))
+    return rows
+
+
+def loading_place(report: Json) -> str:
+    """Say how stages follow each other, and what they add to the step."""
+    found = report.get("input_pipeline")
+    if found is None:
+        return ""
+    exposed, alone = map(format_us, (found["exposed_us"], found["step_us"]))
+    begin = f"Data loading, {found['mode']}: adds {exposed} to a step of {alone}; "
+    if found["mode"] == "serial":
+        saved = format_us(found["saved_by_hiding_us"])
+        return f"{begin}hiding it saves {saved}, then {found['slowest']} sets the pace"
+    serial = format_us(found["serial_us"])
+    return f"{begin}{found['slowest']} sets the pace; serial, it would be {serial}"

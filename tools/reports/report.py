@@ -12,6 +12,7 @@ from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
 from perfc.ir.support import Level, path_text, paused_collector, printable
 from perfc.passes import MemoryUse, timing
+from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
@@ -28,12 +29,14 @@ from perfc.tools.reports.nodes import NODE_KEYS
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.variants import Variant, variants_of
 from perfc.tools.reports.verb_result import VerbResult
+from perfc.tools.request import TRAINING
 from perfc.tools.run import US, Run
 
 if TYPE_CHECKING:
     from networkx import DiGraph
     from pandas import DataFrame
 
+    from perfc.passes.loading import LoadedStep
     from perfc.passes.timing import TimeErrors
     from perfc.tools.reports.sensitivity import Sensitivity
 
@@ -193,19 +196,41 @@ class Report(VerbResult):
     @functools.cached_property
     def savings(self) -> Savings:
         """What would save how much time, in seconds."""
-        return find_fact(self.analysis, WHAT_IF, WhatIf(), self.target)
+        found = find_fact(self.analysis, WHAT_IF, WhatIf(), self.target)
+        loaded = self.input_pipeline
+        return found if loaded is None else report_what_if.behind(found, loaded)
+
+    @property
+    def input_pipeline(self) -> LoadedStep | None:
+        """The step behind its input pipeline; None without one."""
+        if not any(is_a(p, "input-pipeline") for p in self.run.passes):
+            return None
+        from perfc.passes.loading import INPUT_PIPELINE
+
+        return self.analysis.find(INPUT_PIPELINE)
+
+    @functools.cached_property
+    def chunks(self) -> Json | None:
+        """What copying in, computing and copying out in chunks takes; of inference."""
+        if self.model.mode == TRAINING or self.target.device.synchronous:
+            return None
+        return report_what_if.chunked(self.results, self.input_pipeline)
 
     @functools.cached_property
     def what_if(self) -> Json:
         """What to fix next, and what each node, the host and other changes save."""
-        return report_what_if.what_if_report(
-            self.results, self.savings, self._changes, self.to_fix
-        )
+        return {
+            **report_what_if.what_if_report(
+                self.results, self.savings, self._changes, self.to_fix
+            ),
+            "chunks": self.chunks,
+        }
 
     @functools.cached_property
     def to_fix(self) -> list[Json]:
         """What to fix next, best first."""
-        return report_what_if.ranked(self.results, self.savings, self._changes)
+        rows = report_what_if.data_rows(self.input_pipeline, self.chunks)
+        return report_what_if.ranked(self.results, self.savings, self._changes, rows)
 
     @functools.cached_property
     def _changes(self) -> list[Json]:
@@ -318,6 +343,7 @@ class Report(VerbResult):
             **self.header,
             **({} if slopes is None else {"sensitivity": slopes.rows}),
             "ranks": self.ranks,
+            **self._loading,
             "breakdown": self.breakdown,
             "nodes": self.nodes,
             "memory": self.memory,
@@ -325,6 +351,11 @@ class Report(VerbResult):
             "uncertainty": [attrs.asdict(one) for one in self.results.interval.factors],
             "coverage": self.coverage,
         }
+
+    @property
+    def _loading(self) -> Json:
+        loaded = self.input_pipeline
+        return {} if loaded is None else {"input_pipeline": loaded.to_dict()}
 
     def to_trace(self, path: str | Path | None = None) -> str:
         """Return the schedule as Kineto trace JSON, and write it to *path* if given.

@@ -20,7 +20,13 @@ from perfc.tools.reports.numbers import (
     format_share,
     format_us,
 )
-from perfc.tools.reports.phase_table import memory_place, memory_rows, phase_rows
+from perfc.tools.reports.phase_table import (
+    loading_place,
+    loading_rows,
+    memory_place,
+    memory_rows,
+    phase_rows,
+)
 from perfc.tools.reports.rank_table import (
     communication,
     critical_rank,
@@ -83,6 +89,8 @@ class Tables:
         memory_at: Where the peak is: its phase and node.
         ranks: A heading, and a row per class of ranks; or nothing, of one GPU.
         slopes: What decides the time; None if that was not asked for.
+        loading: A heading, and a row per stage of the input pipeline; or nothing.
+        loading_at: How the stages follow each other, and what they add.
 
     """
 
@@ -97,6 +105,8 @@ class Tables:
     memory_at: str
     ranks: Sequence[tuple[str, ...]]
     slopes: Sensitivity | None = None
+    loading: Sequence[tuple[str, ...]] = ()
+    loading_at: str = ""
 
 
 def report_tables(
@@ -127,6 +137,8 @@ def report_tables(
         memory_place(report),
         rank_rows(report),
         slopes,
+        loading_rows(report),
+        loading_place(report),
     )
 
 
@@ -152,6 +164,9 @@ def format_report(
         lines.append(f"  {label:<22} {value:>10}   {remark}")
     lines += ["", "Where the time goes (critical path)"]
     lines += _bars([row[:2] for row in tables.breakdown], time_us, format_us)
+    if tables.loading:
+        lines += ["", *_wrapped(tables.loading_at)]
+        lines += _columns(tables.loading, "<<>>>>>")
     if tables.phases:
         lines += ["", "Phases of the step", *_columns(tables.phases, "<>>>>>>")]
         place = _cut_start(tables.memory_at, _PLACE_WIDTH)

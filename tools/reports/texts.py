@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from types import MappingProxyType
+from typing import cast
+
+from perfc.tools.reports.page_style import PAGE_STYLE
+from perfc.tools.reports.verb_result import VerbResult
 
 
 def columns_text(rows: Iterable[Sequence[str]]) -> str:
@@ -16,3 +24,56 @@ def columns_text(rows: Iterable[Sequence[str]]) -> str:
         for row in listed
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _table(result: VerbResult, title: str) -> str:
+    return str(result)
+
+
+def _json(result: VerbResult, title: str) -> str:
+    return result.to_json()
+
+
+def _csv(result: VerbResult, title: str) -> str:
+    """Return the rows, under a line with their keys."""
+    text, rows = io.StringIO(), result.rows
+    writer = csv.writer(text, lineterminator="\n")
+    if rows:
+        writer.writerow(rows[0])
+    writer.writerows([_plain(cell) for cell in row.values()] for row in rows)
+    return text.getvalue()
+
+
+def _plain(cell: object) -> object:
+    if not isinstance(cell, list | tuple):
+        return cell
+    return " ".join(map(str, cast("Sequence[object]", cell)))
+
+
+def _md(result: VerbResult, title: str) -> str:
+    """Return the table as it is printed, under a heading."""
+    return f"# {title}\n\n```text\n{result!s}```\n"
+
+
+def _html(result: VerbResult, title: str) -> str:
+    """Return a page that loads nothing from anywhere."""
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
+    head += f"<style>{PAGE_STYLE}</style>"
+    body = f"<h1>{escape(title)}</h1>\n<pre>{escape(str(result))}</pre>"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n'
+        f"<body>{body}</body></html>\n"
+    )
+
+
+_FORMATS: Mapping[str, Callable[[VerbResult, str], str]] = MappingProxyType(
+    {"table": _table, "json": _json, "csv": _csv, "md": _md, "html": _html}
+)
+
+RESULT_FORMATS = tuple(_FORMATS)
+"""Formats of results, by name."""
+
+
+def format_result(result: VerbResult, form: str, title: str) -> str:
+    """Write a result in one of `RESULT_FORMATS`."""
+    return _FORMATS[form](result, title)

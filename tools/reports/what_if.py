@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+import attrs
+
+from perfc.ir import TaskKind
+from perfc.ir.launch import BUSY_KINDS
+from perfc.passes.facts import DATA_LOADING
 from perfc.passes.what_if import HostSaving, OpSaving, Savings, SiteSaving
 from perfc.tools.models import common_place
 from perfc.tools.reports.nodes import node_modules
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.variants import CUDA_GRAPH
 
+if TYPE_CHECKING:
+    from perfc.passes.loading import LoadedStep
+
 Json: TypeAlias = dict[str, Any]
+_S = TypeVar("_S", OpSaving, SiteSaving, HostSaving)
 US = 1e6
 ALL = "all"
+_LAUNCHING = frozenset({TaskKind.HOST, TaskKind.CALL})
+"""What the host does for each launch; it waits besides."""
+
 _OVERHEADS = frozenset({"T1", "T2", "T3", "T4", "T5"})
 
 
@@ -49,8 +62,88 @@ def what_if_report(
     }
 
 
-def ranked(results: Results, savings: Savings, changes: list[Json]) -> list[Json]:
-    """Return the rows of what to fix next, best first.
+def behind(savings: Savings, loaded: LoadedStep) -> Savings:
+    """Return savings in a step as those of the step behind its input pipeline."""
+
+    def kept(entries: Sequence[_S], *names: str) -> list[_S]:
+        found: list[_S] = []
+        for entry in entries:
+            saved_us = [loaded.kept_us(getattr(entry, name) * US) for name in names]
+            if any(saved_us):
+                times = dict(zip(names, (us / US for us in saved_us), strict=True))
+                changed: _S = attrs.evolve(cast("Any", entry), **times)
+                found.append(changed)
+        return found
+
+    return attrs.evolve(
+        savings,
+        find_ops=lambda: kept(savings.ops, "twice_s", "bound_s", "host_twice_s"),
+        find_sites=lambda: kept(savings.sites, "twice_s", "bound_s"),
+        find_host=lambda: kept(savings.host, "twice_s", "free_s"),
+    )
+
+
+def chunked(results: Results, loaded: LoadedStep | None) -> Json:
+    """Return the time of a forward pass that is copied and computed in chunks.
+
+    Every chunk launches all kernels again, which takes the host what it takes now.
+    """
+    from perfc.passes.loading import best_chunks, chunked_s
+
+    graph = results.graphs[results.critical]
+    taken_s = results.class_tasks(results.schedule.durations_s, results.critical)
+    parts: dict[str, list[float]] = {"h2d": [], "": [], "d2h": []}
+    host_s = 0.0
+    for kind, detail, seconds in zip(
+        graph.kind, graph.detail, taken_s.tolist(), strict=True
+    ):
+        if kind in _LAUNCHING and detail != DATA_LOADING:
+            host_s += seconds
+        elif kind is TaskKind.COPY and detail in parts:
+            parts[detail].append(seconds)
+        elif kind in BUSY_KINDS:
+            parts[""].append(seconds)
+    sums = [math.fsum(part) for part in parts.values()]
+    chunks = best_chunks(sums, host_s)
+    time_us = chunked_s(sums, chunks, host_s) * US
+    step_us = results.path.time_s * US if loaded is None else loaded.step_us
+    saved_us = max(0.0, step_us - time_us) if chunks > 1 else 0.0
+    return {
+        "chunks": chunks,
+        "copy_in_us": sums[0] * US,
+        "compute_us": sums[1] * US,
+        "copy_out_us": sums[2] * US,
+        "overhead_us": host_s * US,
+        "time_us": time_us,
+        "saved_us": saved_us if loaded is None else loaded.kept_us(saved_us),
+    }
+
+
+def data_rows(loaded: LoadedStep | None, chunks: Json | None) -> list[Json]:
+    """Return the rows of what to fix next that are about data, not about the model."""
+    rows: list[Json] = []
+    if chunks is not None and chunks["saved_us"] > 0:
+        reason = "copies in and out, and kernels, of different chunks run side by side"
+        row = _row("data", f"split into {chunks['chunks']} chunks", "inputs", reason)
+        rows.append({**row, "saved_us": chunks["saved_us"]})
+    if loaded is None:
+        return rows
+    if not loaded.loading.overlapped:
+        reason = "batches are loaded while others are computed"
+        row = _row("data", "overlapped loading", DATA_LOADING, reason)
+        rows.append({**row, "saved_us": loaded.serial_us - loaded.overlapped_us})
+    for stage in loaded.loading.stages:
+        saved_us = loaded.saved_us(stage.name)
+        reason = f"a batch comes every {stage.pace_us:.6g} us"
+        row = _row("data", f"faster {stage.name}", DATA_LOADING, reason)
+        rows.append({**row, "saved_us": saved_us, "saved_2x_us": saved_us})
+    return [row for row in rows if row["saved_us"] > 0]
+
+
+def ranked(
+    results: Results, savings: Savings, changes: list[Json], others: Sequence[Json] = ()
+) -> list[Json]:
+    """Return the rows of what to fix next, best first, and others among them.
 
     Ops count as far as they can get: twice as fast, but no faster than their flops
     and bytes allow.
@@ -61,6 +154,7 @@ def ranked(results: Results, savings: Savings, changes: list[Json]) -> list[Json
         if change.get("saved_us", 0.0) > 0:
             row = _row("runtime", change["what"], change["where"], change["reason"])
             rows.append({**row, "saved_us": change["saved_us"]})
+    rows += others
     return sorted(rows, key=lambda row: (-row["saved_us"], row["what"], row["where"]))
 
 

@@ -17,6 +17,7 @@ from perfc.ir import AttrValue, TensorType, Work
 from perfc.ir.ops.activation_backward import ACTIVATION_GRADIENTS
 from perfc.ir.types import MemorySpace
 from perfc.passes.lowering.eager.elementwise import kept_layout
+from perfc.passes.lowering.eager.embedding import add_rows
 from perfc.passes.lowering.eager.movement import memcpy_launch
 from perfc.passes.lowering.eager.reductions import (
     INDEX_BYTES,
@@ -142,6 +143,8 @@ def _index_put(site: Site) -> Eager:
     them.
     """
     x, values, *indices = site.operands
+    if site.attributes.flag("atomic"):
+        return Eager("aten::index_add_", (add_rows(x, values),))
     in_place = site.attributes.flag("in_place")
     first = () if in_place else (elementwise_launch("copy", (x,), site.out),)
     axis = site.attributes.integer("axis", 0)

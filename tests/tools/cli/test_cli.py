@@ -27,11 +27,11 @@ from perfc.tools.cli import command_line as cli
 ROOT = Path(__file__).parents[3]
 VERBS = (
     *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "place", "quantize", "sweep", "locality"),
-    *("targets", "ops", "passes", "models"),
+    *("rescale", "parallel", "shard", "place", "quantize", "dedup", "sweep"),
+    *("locality", "targets", "ops", "passes", "models"),
 )
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
-NOT_BUILT = ("dedup", "diff", "check")
+NOT_BUILT = ("diff", "check")
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:

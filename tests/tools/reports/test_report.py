@@ -160,7 +160,7 @@ SCHEMA: Schema = {
         ],
         "ranked": [
             {
-                "kind": ("runtime", "host", "op"),
+                "kind": ("runtime", "host", "op", "data"),
                 "what": str,
                 "where": str,
                 "reason": str,
@@ -170,6 +170,15 @@ SCHEMA: Schema = {
                 "saved_at_bound_us": (float, type(None)),
             }
         ],
+        "chunks": {
+            "chunks": int,
+            "copy_in_us": float,
+            "compute_us": float,
+            "copy_out_us": float,
+            "overhead_us": float,
+            "time_us": float,
+            "saved_us": float,
+        },
     },
     "coverage": {
         "ops": int,

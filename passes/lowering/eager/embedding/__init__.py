@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.lowering.eager.embedding.rows import distinct
+    from perfc.passes.lowering.eager.embedding.rows import add_rows, distinct
     from perfc.passes.lowering.eager.embedding.tables import FEW_INDICES
 else:
     __getattr__ = door(
         __name__,
         {
-            "rows": ("distinct",),
+            "rows": ("add_rows", "distinct"),
             "tables": ("FEW_INDICES",),
         },
     )
 
 __all__ = [
     "FEW_INDICES",
+    "add_rows",
     "distinct",
 ]

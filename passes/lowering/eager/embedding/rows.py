@@ -106,8 +106,8 @@ class Lookup:
     def touched(self, table: Record) -> int:
         """Return how many rows of a table are looked up at all."""
         popularity = table.get("popularity", self.attributes.get("popularity"))
-        rows = table.integer("rows")
-        return distinct(rows, self.lookups, str(popularity or ""))
+        rows, kept = table.integer("rows"), table.reader("kept", 1.0)
+        return distinct(rows, share_of(self.lookups, kept), str(popularity or ""))
 
     def params(
         self, tables: tuple[Record, ...] | None = None, **more: AttrValue
@@ -124,6 +124,15 @@ class Lookup:
         if self.index_bytes != INDEX_BYTES:
             params["index_bytes"] = self.index_bytes
         return params | more
+
+
+def share_of(lookups: int, kept: float) -> int:
+    """Return how many lookups are of bags that differ, of one number or of many."""
+    if kept == 1:
+        return lookups
+    if type(lookups) is not int and (each := kernels.many_of(lookups)) is not None:
+        return cast("int", each.each(lambda n: np.ceil(n * kept).astype(np.int64)))
+    return math.ceil(lookups * kept)
 
 
 _FIELDS = frozenset(field.name for field in TABLE_FIELDS)
@@ -174,11 +183,15 @@ def gather(kind: str, table: Tensor, moved: Tensor, work: Work | None = None) ->
     return vector_launch("gather", table.type.dtype, params, work)
 
 
-def add_rows(table: Tensor, values: Tensor, popularity: str = "") -> Launch:
+def add_rows(
+    table: Tensor, values: Tensor, popularity: str = "", kept: float = 1.0
+) -> Launch:
     """`index_add_`: add every row of values to its row of the table, atomically."""
     count = values.shape[0]
     rows, dim = table.shape if table.type.rank > 1 else (*table.shape, 1)
     described = Record({"rows": rows, "dim": dim, "pooling": 1})
+    if kept != 1:
+        described = described.updated(kept=kept)
     params: dict[str, AttrValue] = {
         "batch": count,
         "tables": (described,),
@@ -188,7 +201,9 @@ def add_rows(table: Tensor, values: Tensor, popularity: str = "") -> Launch:
     }
     if popularity:
         params["popularity"] = popularity
-    touched = distinct(rows, count, popularity) * (table.nbytes // max(rows, 1))
+    touched = distinct(rows, share_of(count, kept), popularity) * (
+        table.nbytes // max(rows, 1)
+    )
     read = values.nbytes + count * INDEX_BYTES + touched
     work = Work(values.numel, read, touched)
     return vector_launch("embedding_bag", table.type.dtype, params, work)

@@ -24,6 +24,7 @@ from perfc.passes.lowering.eager.embedding.rows import (
     elementwise,
     gather,
     rows_of,
+    share_of,
 )
 from perfc.passes.lowering.eager.movement import memcpy_launch
 from perfc.passes.lowering.eager.reductions import (
@@ -56,6 +57,7 @@ class _Step:
         rows: The gradient as it is: a row for every lookup.
         summed: The gradient once equal indices are summed.
         popularity: Of the table's rows; nothing for uniform.
+        kept: Share of the bags that differ from the one before.
 
     """
 
@@ -64,6 +66,7 @@ class _Step:
     rows: Tensor
     summed: Tensor
     popularity: str = ""
+    kept: float = 1.0
 
     @property
     def row(self) -> Tensor:
@@ -74,10 +77,12 @@ class _Step:
 def _sparse_step(site: Site) -> Eager:
     table, _, rows, *states = site.operands
     popularity = site.attributes.text("popularity", "")
-    touched = distinct(table.shape[0], rows.shape[0], popularity)
+    given = site.attributes.get("kept")
+    kept = given if isinstance(given, float) else 1.0
+    touched = distinct(table.shape[0], share_of(rows.shape[0], kept), popularity)
     unique = min(site.attributes.integer("unique", touched), rows.shape[0])
     summed = rows_of(rows.type.dtype, unique, rows.shape[1])
-    step = _Step(table, tuple(states), rows, summed, popularity)
+    step = _Step(table, tuple(states), rows, summed, popularity, kept)
     return _joined(_CALLS[site.attributes.text("kind")](step) if rows.numel else ())
 
 
@@ -142,7 +147,9 @@ def _masked(state: Tensor, picked: Tensor) -> Eager:
 
 
 def _sgd(step: _Step) -> tuple[Eager, ...]:
-    return (_call(ADD_ROWS, add_rows(step.table, step.rows, step.popularity)),)
+    return (
+        _call(ADD_ROWS, add_rows(step.table, step.rows, step.popularity, step.kept)),
+    )
 
 
 def _adagrad(step: _Step) -> tuple[Eager, ...]:

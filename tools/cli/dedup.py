@@ -1,0 +1,145 @@
+"""`perfc dedup`: look lists up once that samples of a session repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perfc.ir import UsageError
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    pairs,
+    quiet_option,
+    read_requests,
+    request_option,
+    request_options,
+)
+from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.files import tell, write_result
+from perfc.tools.reports import RESULT_FORMATS, format_result
+from perfc.tools.request import TRAINING
+
+if TYPE_CHECKING:
+    from perfc.tools.dedup import DedupQuestion
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc dedup dlrm-ddp --session 9 --stay '*=1' --target t4 "
+    "--batch 8",
+)
+@click.argument("model", metavar="MODEL")
+@click.option(
+    "--session",
+    type=NumberRange(min=1.0),
+    metavar="S",
+    help="Mean samples of a session inside a batch; 1 in a shuffled one.",
+)
+@click.option(
+    "--stay",
+    multiple=True,
+    metavar="PATTERN=d",
+    help="Probability that the lists of the features that PATTERN matches all stay "
+    "from one sample of a session to the next; they are a group. Repeat for more.",
+)
+@click.option(
+    "--measure",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Measure both on samples: Parquet or CSV, a line a sample in the order of "
+    "batches, a column a feature.",
+)
+@click.option(
+    "--session-key", metavar="COL", help="Column of FILE that names sessions."
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="PATTERN[+PATTERN...]",
+    help="Features with one inverse index; repeat for more. If not given, what each "
+    "--stay matches, or each feature that is measured.",
+)
+@request_option("target", required=False, multiple=False, help="The machine.")
+@request_options("preset")
+@request_option("batch", help="Samples of each rank.")
+@request_options("dims", "pooling", "popularity")
+@request_option("mode", default=TRAINING, help=None)
+@request_options("optimizer")
+@request_option(
+    "ranks",
+    help="GPUs that run it; their tables are sharded, table-wise unless --pass "
+    "shard-embeddings{plan=...} says how.",
+)
+@request_options("dtype", "runtime", "inputs", "overheads", "passes", "overrides")
+@plugin_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(RESULT_FORMATS),
+    default="table",
+    show_default=True,
+)
+@output_option()
+@quiet_option()
+@debug_option
+def dedup(model: str, **options: Any) -> int:
+    """Say what MODEL gains if lists that sessions repeat are looked up once.
+
+    MODEL is a file or a built-in workload (`perfc models`), as `perfc analyze` has it.
+    Features are tables by the names of their parameters, without `.weight`.
+    """
+    from perfc.tools.dedup import dedup as run
+
+    question = _question(model, options)
+    say = _silent if options["quiet"] else _say
+    found = run(question, say=say)
+    text = format_result(found, options["form"], f"perfc dedup: {model}")
+    write_result(text, options["output"], document=options["form"] != "table")
+    return 0
+
+
+def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
+    """Read what is asked.
+
+    Raises:
+        UsageError: options are missing, or exclude each other.
+
+    """
+    from perfc.tools.dedup import DedupQuestion
+
+    measure, stays = options["measure"], pairs(options["stay"], "--stay")
+    for name in ("session", "stay"):
+        given = options[name] not in (None, ())
+        if measure is not None and given:
+            msg = f"--measure and --{name} exclude each other"
+            raise UsageError(msg)
+        if measure is None and not given:
+            msg = f"--{name} is missing: give it, or --measure FILE --session-key COL"
+            raise UsageError(msg)
+    if (measure is None) != (options["session_key"] is None):
+        msg = "--measure FILE and --session-key COL go together"
+        raise UsageError(msg)
+    targets: Sequence[str] = [options["target"]] if options["target"] else []
+    (asked,) = read_requests(model, options, targets)
+    return DedupQuestion(
+        request=asked,
+        session=options["session"],
+        stay=";".join(f"{name}:{value}" for name, value in stays.items()),
+        groups=options["groups"],
+        measure=None if measure is None else str(measure),
+        session_key=options["session_key"] or "",
+    )
+
+
+def _say(text: str) -> None:
+    tell(f"perfc: {text}")
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""
