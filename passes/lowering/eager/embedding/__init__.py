@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.lowering.eager.embedding.far_lookup import (
+        is_far,
+        is_looked_up_elsewhere,
+    )
     from perfc.passes.lowering.eager.embedding.rows import distinct
     from perfc.passes.lowering.eager.embedding.tables import FEW_INDICES
 else:
     __getattr__ = door(
         __name__,
         {
+            "far_lookup": ("is_far", "is_looked_up_elsewhere"),
             "rows": ("distinct",),
             "tables": ("FEW_INDICES",),
         },
@@ -21,4 +26,6 @@ else:
 __all__ = [
     "FEW_INDICES",
     "distinct",
+    "is_far",
+    "is_looked_up_elsewhere",
 ]

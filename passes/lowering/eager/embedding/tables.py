@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work
 from perfc.ir.ops.embedding import bags
+from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
 from perfc.passes.lowering.eager.embedding.row_cache import filled_caches
 from perfc.passes.lowering.eager.embedding.rows import (
     PADDING,
@@ -67,11 +70,19 @@ def _embedding_bag(site: Site) -> Eager:
         offsets = Tensor(TensorType(rest[0].type.dtype, (batch,)))
         launches.append(scratch(elementwise_launch("arange", (), offsets)))
     lookup = Lookup.of(site, rest[0], batch)
-    params = lookup.params()
     dtype = site.operands[0].type.dtype
+    name = FUSED if tables > 1 else "aten::embedding_bag"
+    far = FarLookup.of(site, lookup)
+    if far is not None:
+        size = site.results[0].dtype.bits // 8
+        launches += [*far.before(dtype), *far.beside(dtype, size)]
+        lookup = attrs.evolve(lookup, tables=far.near)
+        if not far.near:
+            return Eager(name, tuple(launches))
     launches += filled_caches(lookup, dtype)
-    launches.append(vector_launch("embedding_bag", dtype, params, site.work))
-    return Eager(FUSED if tables > 1 else "aten::embedding_bag", tuple(launches))
+    work = site.work if far is None else far.near_work(site.work)
+    launches.append(vector_launch("embedding_bag", dtype, lookup.params(), work))
+    return Eager(name, tuple(launches))
 
 
 def _bag_backward(site: Site) -> Eager:
