@@ -25,6 +25,7 @@ TABLE_FIELDS = (
     param("count", COUNT, "drives or modules of its tier", unit="drives", default=1),
     param("servers", COUNT, "servers that share it", unit="servers", default=1),
     param("server", WORD, "the target that each of them is", default=""),
+    param("trainers", COUNT, "that ask them at once; 0: ranks", default=0),
     param("rpc_us", NUMBER, "what a request to them takes", unit="us", default=0.0),
     param("ahead", FLAG, "whether a step uses rows asked for before it", default=False),
 )

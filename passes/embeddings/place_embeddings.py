@@ -22,7 +22,7 @@ from perfc.passes.graphs import (
 _SERVER = "2s-skylake"
 """What a parameter server is if nothing is said: a CPU server of the study of Zion."""
 
-_OF_SERVERS = ("servers", "server", "rpc_us", "sync")
+_OF_SERVERS = ("servers", "server", "trainers", "rpc_us", "sync")
 
 
 @attrs.frozen
@@ -50,6 +50,8 @@ class PlaceEmbeddings(Transform):
             for its own: of tiers of memory and `host`.
         servers: Of `remote`: how many servers share the tables.
         server: Of `remote`: the target that each of them is.
+        trainers: Of `remote`: how many work on batches of their own, without each
+            other, and ask the servers at once; the ranks if nothing is said.
         rpc_us: Of `remote`: what a request takes, without its bytes.
         sync: Of `remote`: whether a step waits for its own rows; by default it works
             on rows that were asked for before.
@@ -73,6 +75,7 @@ class PlaceEmbeddings(Transform):
     prefetch: bool = False
     servers: int = 1
     server: str = _SERVER
+    trainers: int = 0
     rpc_us: float = RPC_US
     sync: bool = False
 
@@ -92,6 +95,9 @@ class PlaceEmbeddings(Transform):
             if number < 1:
                 msg = f"{option}={number} of {self.name}: expected 1 or more"
                 raise UsageError(msg)
+        if self.trainers < 0:
+            msg = f"trainers={self.trainers} of {self.name}: expected 1 or more"
+            raise UsageError(msg)
         if not 0 <= self.rpc_us < _MOST_US:
             msg = f"rpc_us={self.rpc_us:g} of {self.name}: expected 0 to {_MOST_US:g}"
             raise UsageError(msg)
@@ -137,7 +143,9 @@ class PlaceEmbeddings(Transform):
         if self.tier in TIERS:
             return {}
         if self.tier == REMOTE:
+            asking = {"trainers": self.trainers} if self.trainers else {}
             return {
+                **asking,
                 "servers": self.servers,
                 "server": self.server,
                 "rpc_us": self.rpc_us,

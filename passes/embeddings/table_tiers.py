@@ -51,5 +51,5 @@ def in_tier(table: Record, tier: str, cache: float, **more: AttrValue) -> Record
 
 
 _OF_TIERS = frozenset(
-    {"tier", "cache", "count", "servers", "server", "rpc_us", "ahead"}
+    {"tier", "cache", "count", "servers", "server", "trainers", "rpc_us", "ahead"}
 )

@@ -163,6 +163,8 @@ class Names:
         return readers[role]
 
     def _parameter(self, name: str, value: Value) -> Value:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # as of a range from 1e4
         if self.workload is not None:
             self.workload.values(f"{name}={value}")
         return value

@@ -38,7 +38,9 @@ from perfc.passes.lowering.eager.site import (
 
 _NEAR = frozenset({"", UVM, UVM_CACHING})
 _OF_A_CPU = frozenset({HOST, DRAM})
-_PLACES = frozenset({"tier", "cache", "count", "servers", "server", "rpc_us", "ahead"})
+_PLACES = frozenset(
+    {"tier", "cache", "count", "servers", "server", "trainers", "rpc_us", "ahead"}
+)
 _NOTHING = Work(0, 0, 0)
 """Nothing of it is the device's."""
 
@@ -235,7 +237,7 @@ class FarLookup:
             "servers": tables[0].integer("servers"),
             "server": str(tables[0]["server"]),
             "kind": kind,
-            **self._ranks(),
+            **self._ranks(tables),
         }
         launch = vector_launch("server_transfer", dtype, params, _NOTHING)
         return _aside(launch, f"nic.{kind}", kind, waits, ahead=self._ahead(tables))
@@ -248,19 +250,25 @@ class FarLookup:
         waits: Waits,
         tables: tuple[Record, ...],
     ) -> Launch:
-        params: dict[str, AttrValue] = {"bytes": nbytes, "kind": kind, **self._ranks()}
+        params: dict[str, AttrValue] = {
+            "bytes": nbytes,
+            "kind": kind,
+            **self._ranks(tables),
+        }
         launch = vector_launch("pooled_copy", dtype, params, _NOTHING)
         name = "pooled.in" if kind == H2D else "pooled.out"
         return _aside(launch, name, kind, waits, ahead=self._ahead(tables))
 
     def _params(self, tables: tuple[Record, ...], phase: str) -> dict[str, AttrValue]:
-        params = self.lookup.params(tables)
+        params = self.lookup.params(tables) | self._ranks(tables)
         if self.settings.updates:
             params["optimizer"] = self.settings.updates
         return params if phase == "forward" else {**params, "phase": phase}
 
-    def _ranks(self) -> dict[str, AttrValue]:
-        sharers = self.lookup.sharers
+    def _ranks(self, tables: Sequence[Record]) -> dict[str, AttrValue]:
+        """Say who asks at once: the ranks, or as many trainers as are said."""
+        said = tables[0].get("trainers")
+        sharers = int(str(said)) if said else self.lookup.sharers
         return {"ranks": sharers} if sharers > 1 else {}
 
 
