@@ -85,11 +85,14 @@ def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
         UsageError: there is one.
 
     """
-    hosted = (value.name for value in tables_off_device(graph) if value in updated)
-    for name in hosted:
+    for value, table in tables_off_device(graph).items():
+        if value not in updated:
+            continue
+        hosted = table["tier"] in (UVM, UVM_CACHING)
+        place = "in host memory" if hosted else "outside of device memory"
         kinds = ", ".join(OPTIMIZER_STATES)
         msg = (
-            f"table {name!r} is not in device memory: elsewhere only batched lookups update "
+            f"table {value.name!r} is {place}, where only batched lookups update "
             f"tables (with {kinds}); batch them (--pass batch-embeddings, or a "
             "workload's embedding=batched), or leave the table in device memory"
         )

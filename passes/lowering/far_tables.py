@@ -13,7 +13,7 @@ import attrs
 from perfc.costmodels import UVM_CACHING, Target
 from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, server_target
 from perfc.costmodels.sheets import assumed_system, find_tier, known_tiers
-from perfc.ir import OPTIMIZER_STATES, Graph, PerfcError, Program, Record, Value
+from perfc.ir import OPTIMIZER_STATES, Graph, PerfcError, Program, Record, UsageError, Value
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.program import RankClass
 from perfc.passes.base import PassContext
@@ -187,7 +187,11 @@ def _check_tier(
     target: Target, stored: _Stored, ctx: PassContext, place: str
 ) -> None:
     count = int(str(stored.table.get("count", 1)))
-    tier = find_tier(target, place, count)
+    try:
+        tier = find_tier(target, place, count)
+    except UsageError as error:
+        msg = f"place-embeddings: {error}; and hbm, uvm, uvm-caching, host, remote"
+        raise UsageError(msg) from None
     _check_room(f"tier {place}", stored, tier.capacity_bytes, "")
     cache = float(str(stored.table.get("cache", 0.0)))
     said = f"tier {place}: device memory caches {cache:.0%} of the rows of its tables"

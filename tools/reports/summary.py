@@ -94,7 +94,6 @@ def power(results: Results, samples: int | None, target: Target) -> Json:
     clock_hz = None if found is None else found.clock_hz[results.critical]
     return {
         "energy_j": joules,
-        "watts": joules / time_s if joules is not None and time_s else None,
         "samples_per_j": samples / joules if samples and joules else None,
         "sm_clock_mhz": None if clock_hz is None else clock_hz / 1e6,
     }

@@ -47,7 +47,6 @@ METRICS: Mapping[str, str] = {
     "comm_us": "float",
     "device_only_us": "float",
     "energy_j": "float",
-    "watts": "float",
     "exposed_comm_us": "float",
     "flops": "float",
     "bytes": "float",

@@ -198,7 +198,14 @@ def test_a_plan_that_says_fused_leaves_tables_where_they_are(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"tier": "disk"}, "expected hbm, uvm-caching, uvm"),
+        ({"tier": ""}, "expected hbm, uvm-caching, uvm, host, remote or a tier"),
+        ({"tier": "remote", "servers": 0}, "servers=0 of .*: expected 1 or more"),
+        ({"tier": "remote", "trainers": -1}, "trainers=-1 of .*: expected 1 or more"),
+        ({"tier": "remote", "rpc_us": -1.0}, "rpc_us=-1 of .*: expected 0"),
+        ({"tier": "host", "servers": 2}, "servers of .* means nothing to tier=host"),
+        ({"tier": "uvm", "prefetch": True}, "prefetch of .* means nothing to tier=uvm"),
+        ({"tier": "hbm", "count": 2}, "count of .* means nothing to tier=hbm"),
+        ({"tier": "optane", "count": 0}, "count=0 of .*: expected 1 or more"),
         ({"cache": 0.0}, "expected more than 0, up to 1"),
         ({"cache": 1.5}, "expected more than 0, up to 1"),
         ({"cache": float("nan")}, "expected more than 0, up to 1"),

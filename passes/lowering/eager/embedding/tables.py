@@ -73,16 +73,19 @@ def _embedding_bag(site: Site) -> Eager:
     dtype = site.operands[0].type.dtype
     name = FUSED if tables > 1 else "aten::embedding_bag"
     far = FarLookup.of(site, lookup)
-    if far is not None:
-        size = site.results[0].dtype.bits // 8
-        launches += [*far.before(dtype), *far.beside(dtype, size)]
-        lookup = attrs.evolve(lookup, tables=far.near)
-        if not far.near:
-            return Eager(name, tuple(launches))
-    launches += filled_caches(lookup, dtype)
-    work = site.work if far is None else far.near_work(site.work)
-    launches.append(vector_launch("embedding_bag", dtype, lookup.params(), work))
-    return Eager(name, tuple(launches))
+    if far is None:
+        return Eager(name, (*launches, *_read(lookup, dtype, site.work)))
+    launches += far.before(dtype)
+    if far.near:
+        near = attrs.evolve(lookup, tables=far.near)
+        launches += _read(near, dtype, far.near_work(site.work))
+    return Eager(name, (*launches, *far.beside(dtype, site.results[0].dtype.bits // 8)))
+
+
+def _read(lookup: Lookup, dtype: DType, work: Work) -> tuple[Launch, ...]:
+    """Return the kernel that looks up, and what brings rows into caches before it."""
+    kernel = vector_launch("embedding_bag", dtype, lookup.params(), work)
+    return (*filled_caches(lookup, dtype), kernel)
 
 
 def _bag_backward(site: Site) -> Eager:
