@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from perfc.costmodels import tiers
+from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import OneSignature
 from perfc.costmodels.locality import popularity_of, row_bytes_of, row_curve
 from perfc.costmodels.machine import HostResources, Target, Tier
@@ -50,6 +51,27 @@ def far_seconds(one: OneSignature, target: Target) -> float | None:
     """Return how long a kernel of this module takes; None: it is none of them."""
     price = _PRICES.get(one.op)
     return None if price is None else price(one.kernel, target)
+
+
+def is_on_server(kernel: Kernel, target: Target) -> bool:
+    """Whether a lookup, or the update of its rows, runs on a server that is known.
+
+    Its cores share it, as they do that of ranks (`host_lookup`); the coefficients of
+    other CPUs were read off two cores.
+    """
+    if target.resources is None or not target.device.synchronous:
+        return False
+    if kernel.op != "embedding_bag" or target.is_calibrated:
+        return False
+    return _is_forward(kernel) or bool(kernel.params.get("optimizer"))
+
+
+def on_server_s(kernel: Kernel, target: Target) -> float:
+    """Return how long all cores of a server look up, or update what they looked up."""
+    return _CALL_S + _looked_up_s(kernel, required_host(target), 1)
+
+
+_CALL_S = constants("cpu").table("group_bag")["start_us"] * 1e-6
 
 
 def required_host(target: Target) -> HostResources:

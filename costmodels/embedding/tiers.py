@@ -34,6 +34,8 @@ from perfc.costmodels.embedding.far_tables import (
     HOST,
     REMOTE,
     far_seconds,
+    is_on_server,
+    on_server_s,
     ranks_together,
 )
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
@@ -83,12 +85,13 @@ class EmbeddingTiersModel:
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim what reads tables in host memory, and what reads others for it.
 
-        The memory of a CPU's host is its own.
+        The memory of a CPU's host is its own; a server's cores share lookups.
         """
         far: Flags = one_of(kernels.op, FAR_KERNELS)
-        if target.device.synchronous:
-            return far
         listed = kernels.once(listed_tables)
+        if target.device.synchronous:
+            own = [is_on_server(kernel, target) for kernel in kernels.kernels]
+            return far | (np.array(own, dtype=np.bool_) & listed.usable)
         found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
         return far | (found & listed.usable)
 
@@ -109,7 +112,9 @@ class EmbeddingTiersModel:
         """Whether it claims one kernel."""
         if one.op in FAR_KERNELS:
             return True
-        return not target.device.synchronous and _is_tiered(one.kernel)
+        if target.device.synchronous:
+            return is_on_server(one.kernel, target) and has_tables(one.kernel)
+        return _is_tiered(one.kernel)
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
@@ -117,6 +122,9 @@ class EmbeddingTiersModel:
         far_s = far_seconds(one, target)
         if far_s is not None:
             return Priced(far_s, sigma_shared, self.sigma_independent, provenance)
+        if target.device.synchronous:
+            own_s = on_server_s(one.kernel, target)
+            return Priced(own_s, sigma_shared, self.sigma_independent, provenance)
         linked_s = target.device.kernel_floor_s + START_S + _link_seconds(one, target)
         local_s = 0.0
         if one.op != ROW_CACHE_FILL:

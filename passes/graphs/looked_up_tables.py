@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Container, Sequence
 from weakref import WeakKeyDictionary
 
-from perfc.costmodels.embedding import HOST, REMOTE, UVM, UVM_CACHING
+from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, UVM_CACHING
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
 from perfc.ir.node_kinds import has_trait, is_embedding_bag
 from perfc.ir.opdef import Trait
@@ -99,8 +99,13 @@ def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
         raise UsageError(msg)
 
 
-def tables_off_device(graph: Graph) -> dict[Value, Record]:
-    """Return embedding tables that lie in host memory, and what is said of them.
+_OF_HOST = frozenset({UVM, UVM_CACHING, HOST, DRAM})
+
+
+def tables_off_device(graph: Graph, *, on_cpu: bool = False) -> dict[Value, Record]:
+    """Return embedding tables outside of device memory, and what is said of them.
+
+    Device memory is the host's on a CPU.
 
     States of fused updates that have a number for each element lie where their table
     does, without a cache; those of a number a row are on the device (FBGEMM's
@@ -111,7 +116,12 @@ def tables_off_device(graph: Graph) -> dict[Value, Record]:
         if not _has_tables(node):
             continue
         tables = node.attributes.records("tables")
-        hosted = [(i, table) for i, table in enumerate(tables) if table.get("tier")]
+        own = _OF_HOST if on_cpu else frozenset[str]()
+        hosted = [
+            (i, table)
+            for i, table in enumerate(tables)
+            if table.get("tier") and table["tier"] not in own
+        ]
         if is_embedding_bag(node):
             placed.update((node.operands[i], table) for i, table in hosted)
             continue

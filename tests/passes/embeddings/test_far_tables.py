@@ -240,9 +240,9 @@ def over_cpu(**sizes: Any) -> float:  # noqa: ANN401 - of the workload
 
 
 def test_a_gpu_gains_with_batch_and_dense_features() -> None:
-    """GPU over CPU rises with the batch, and with dense features where both compute."""
-    batches = [over_cpu(batch=batch) for batch in (200, 800, 3200)]
-    dense = [over_cpu(batch=6400, dense=n, tables=4) for n in (64, 1024, 4096)]
+    """GPU over CPU rises with the batch, and with dense features until it is full."""
+    batches = [over_cpu(batch=batch) for batch in (200, 800, 3200, 12800)]
+    dense = [over_cpu(batch=800, dense=n, tables=4) for n in (64, 1024, 4096)]
 
     for ratios in (batches, dense):
         assert all(a < b for a, b in itertools.pairwise(ratios))
@@ -369,7 +369,7 @@ def test_training_moves_more_than_inference(optimizer: str) -> None:
             "dlrm-zion",
             batch=2048,
             mode=mode,
-            optimizer=optimizer,
+            **({"optimizer": optimizer} if mode == "training" else {}),
             transforms=(place("optane", cache=0.5, count=4),),
         )
         report = perfc.analyze(loaded, target=ZION)
@@ -393,6 +393,37 @@ def test_drives_and_caches_only_help() -> None:
     assert sorted(drives, reverse=True) == drives
     assert sorted(caches, reverse=True) == caches
     assert drives[0] < nand
+
+
+def test_a_server_has_its_cores_at_work() -> None:
+    """A server looks up as fast as the host of a GPU that has the same processors."""
+    own = analyze(target="2s-skylake", batch=6400)
+    other = analyze(place("host"), target=BIG_BASIN, batch=6400)
+    graph = other.results.hosted[0].graph
+    cores_us = 1e6 * sum(
+        other.results.schedule.durations_s[task]
+        for task, number in enumerate(graph.resource)
+        if graph.resources[number].name == "cores"
+    )
+
+    (costs,) = own.results.costs
+    kernels = own.results.hosted[0].graph.kernels
+    looked_up_us = 1e6 * sum(
+        seconds
+        for kernel, seconds in zip(kernels, costs.seconds, strict=True)
+        if kernel.op == "embedding_bag"
+    )
+    assert looked_up_us == pytest.approx(cores_us, rel=0.05)
+
+
+def test_a_cpu_holds_what_its_host_holds() -> None:
+    """Memory of a server has its tables, wherever in the host they are put."""
+    needed = {
+        analyze(*passes, target="2s-skylake", batch=64).summary["peak_memory_bytes"]
+        for passes in ((), (place("host"),), (place("uvm"),), (place("dram"),))
+    }
+
+    assert 1 == len(needed)
 
 
 def test_a_tier_of_the_sheet_is_found_by_its_name() -> None:
