@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.costmodels import UVM_CACHING, Target
+from perfc.costmodels import UVM_CACHING, Target, tiers
 from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, server_target
+from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import assumed_system, find_tier, known_tiers
 from perfc.ir import OPTIMIZER_STATES, Graph, PerfcError, Program, Record, UsageError, Value
 from perfc.ir.node_kinds import is_embedding_bag
@@ -192,9 +193,10 @@ def _check_tier(
     except UsageError as error:
         msg = f"place-embeddings: {error}; and hbm, uvm, uvm-caching, host, remote"
         raise UsageError(msg) from None
-    _check_room(f"tier {place}", stored, tier.capacity_bytes, "")
+    nodes = _nodes(target, tier, stored.nbytes)
+    _check_room(f"tier {place}", stored, tier.capacity_bytes, f"; {nodes}")
     cache = float(str(stored.table.get("cache", 0.0)))
-    said = f"tier {place}: device memory caches {cache:.0%} of the rows of its tables"
+    said = f"tier {place}: device memory caches {cache:.0%} of the rows of its tables; {nodes}"
     if place not in known_tiers(target):
         said += (
             f"; it is {count} x {tier.device or place}, as the sheet of {target.name} "
@@ -203,6 +205,21 @@ def _check_tier(
     if tier.assumed:
         said += f"; assumed of it: {', '.join(sorted(tier.assumed))}"
     ctx.note("tier", said, target.name)
+
+
+def _nodes(target: Target, tier: Tier, nbytes: float) -> str:
+    """Say how many nodes hold so much, with a tier and in DRAM alone."""
+    known = known_tiers(target)
+    memory = [known[DRAM]] if DRAM in known else []
+    with_it = tiers.nodes_needed(nbytes, [*memory, tier])
+    text = f"{_counted(with_it)} such a tier"
+    if not memory:
+        return text
+    return f"{text}, {_counted(tiers.nodes_needed(nbytes, memory))} DRAM alone"
+
+
+def _counted(nodes: int) -> str:
+    return "1 node holds them with" if nodes == 1 else f"{nodes} nodes hold them with"
 
 
 def _check_servers(stored: _Stored, ctx: PassContext) -> None:

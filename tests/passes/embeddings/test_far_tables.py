@@ -492,7 +492,8 @@ def test_watts_are_those_of_all_ranks() -> None:
             [place("optane", count=2)],
             ZION,
             {"rows": 10**9},
-            r"tier optane: 4096 GB .* into 750 GB; 3346 GB are missing",
+            r"tier optane: 4096 GB .* into 750 GB; 3346 GB are missing; 2 nodes hold "
+            r"them with such a tier, 2 nodes hold them with DRAM alone",
         ),
         (
             [place("remote", servers=2)],
