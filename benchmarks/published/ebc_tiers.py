@@ -134,8 +134,7 @@ def places(found: dict[str, float]) -> list[str]:
     return [
         f"order of HBM, cached, host: {kept}",
         f"cached: {found[cached] / published[cached] - 1:+.1%} of the published mean",
-        "host: its published mean holds the first touches of its pages, which are not "
-        "predicted",
+        "host: its published mean holds first touches of pages, not predicted",
     ]
 
 

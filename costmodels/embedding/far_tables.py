@@ -2,8 +2,8 @@
 
 A tier of memory (`tier_read`, `tier_write`): before a lookup the rows of its batch that
 the cache in device memory lacks are read, and others written back, by the rules of
-`tiers/training.py`; they cross the host link (`tier_fill`). With `host` the cores of the
-node look up and update (`host_lookup`), and pooled rows cross (`pooled_copy`). With
+`tiers/training.py`; they cross the host link (`tier_fill`). With `host` the cores of
+the node look up and update (`host_lookup`), and pooled rows cross (`pooled_copy`). With
 `remote` parameter servers do (`server_lookup`), after a request (`server_request`), and
 indices, pooled rows and their gradients go over the network (`server_transfer`).
 
@@ -50,7 +50,7 @@ def ranks_together(target: Target, ranks: int) -> int:
 def far_seconds(one: OneSignature, target: Target) -> float | None:
     """Return how long a kernel of this module takes; None: it is none of them."""
     price = _PRICES.get(one.op)
-    return None if price is None else price(one.kernel, target)
+    return None if price is None else max(price(one.kernel, target), _EMPTY_S)
 
 
 def is_on_server(kernel: Kernel, target: Target) -> bool:
@@ -71,6 +71,7 @@ def on_server_s(kernel: Kernel, target: Target) -> float:
     return _CALL_S + _looked_up_s(kernel, required_host(target), 1)
 
 
+_EMPTY_S = constants("tiers").number("empty_s")
 _CALL_S = constants("cpu").table("group_bag")["start_us"] * 1e-6
 
 
@@ -158,7 +159,7 @@ def _stored_bytes(kernel: Kernel, table: Record) -> int:
 
 
 def _traffic(kernel: Kernel, table: Record, tier: Tier) -> tiers.TrainingTraffic:
-    """Return what a lookup, or an update, moves between a table's tier and its cache."""
+    """Return what a lookup, or an update, moves between a tier and its cache."""
     rows = max(table.integer("rows"), 1)
     stored = tiers.TieredTable(
         name="",
@@ -289,9 +290,7 @@ def _sent(kernel: Kernel, target: Target) -> float:
         trainers=trainers,
         servers=params.integer("servers"),
         trainer_nic_bytes_per_s=nic_bytes_per_s(target, together),
-        server_nic_bytes_per_s=nic_bytes_per_s(
-            server_target(params.text("server")), 1
-        ),
+        server_nic_bytes_per_s=nic_bytes_per_s(server_target(params.text("server")), 1),
     )
     nbytes = float(params.integer("bytes"))
     work = tiers.RemoteLookups(sent_bytes=nbytes, received_bytes=0.0, server_s=0.0)

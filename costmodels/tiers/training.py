@@ -74,14 +74,12 @@ def lookup_traffic(
 def update_traffic(
     table: TieredTable, tier: Tier, batch: float, cached: float = 0.0
 ) -> TrainingTraffic:
-    """Return the part of an update: rows without a place are read again, and written."""
+    """Return the part of an update: rows without a place, read again and written."""
     _, past = _rows_moved(table, batch, cached)
     return _traffic(table, tier, read=past, written=past)
 
 
-def _rows_moved(
-    table: TieredTable, batch: float, cached: float
-) -> tuple[float, float]:
+def _rows_moved(table: TieredTable, batch: float, cached: float) -> tuple[float, float]:
     """Return the rows that a batch brings into the cache, and those that go past it."""
     curve = locality.row_curve(table.popularity, table.rows, table.pooling)
     held = min(cached, float(table.rows))

@@ -187,7 +187,9 @@ def _zion() -> Workload:
 
     def make(values: Mapping[str, int | str]) -> Program:
         tables = attrs.evolve(
-            _alike(*(int(values[name]) for name in ("tables", "rows", "dim", "pooling"))),
+            _alike(
+                *(int(values[name]) for name in ("tables", "rows", "dim", "pooling"))
+            ),
             batched=values["embedding"] == "batched",
             popularity=str(values["popularity"]),
         )
@@ -200,7 +202,7 @@ def _zion() -> Workload:
         name="dlrm-zion",
         summary="16 tables of 100,000 x 64, 32 lookups a bag, 256 dense features; MLPs "
         "512-512-512; sizes recalled",
-        source="recalled of arXiv 2011.05497; dense features, tables and lookups assumed",
+        source="recalled of arXiv 2011.05497; features, tables and lookups assumed",
         parameters=defaults,
         choices={"embedding": ("batched", "bag")},
         texts=LOOKUP_TEXTS,

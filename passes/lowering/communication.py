@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.launch import OFF_DEVICE
 from perfc.ir.node_kinds import (
     is_collective,
 )
-from perfc.ir.launch import OFF_DEVICE
 from perfc.ir.ops.collective import COMM_STREAM
 from perfc.passes.lowering.eager import (
     EVENT_RECORD,

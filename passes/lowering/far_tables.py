@@ -14,7 +14,15 @@ from perfc.costmodels import UVM_CACHING, Target, tiers
 from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, server_target
 from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import assumed_system, find_tier, known_tiers
-from perfc.ir import OPTIMIZER_STATES, Graph, PerfcError, Program, Record, UsageError, Value
+from perfc.ir import (
+    OPTIMIZER_STATES,
+    Graph,
+    PerfcError,
+    Program,
+    Record,
+    UsageError,
+    Value,
+)
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.program import RankClass
 from perfc.passes.base import PassContext
@@ -184,9 +192,7 @@ def _check_host(target: Target, stored: _Stored, ctx: PassContext) -> None:
     )
 
 
-def _check_tier(
-    target: Target, stored: _Stored, ctx: PassContext, place: str
-) -> None:
+def _check_tier(target: Target, stored: _Stored, ctx: PassContext, place: str) -> None:
     count = int(str(stored.table.get("count", 1)))
     try:
         tier = find_tier(target, place, count)
@@ -196,7 +202,8 @@ def _check_tier(
     nodes = _nodes(target, tier, stored.nbytes)
     _check_room(f"tier {place}", stored, tier.capacity_bytes, f"; {nodes}")
     cache = float(str(stored.table.get("cache", 0.0)))
-    said = f"tier {place}: device memory caches {cache:.0%} of the rows of its tables; {nodes}"
+    said = f"tier {place}: device memory caches {cache:.0%} of the rows of its tables; "
+    said += nodes
     if place not in known_tiers(target):
         said += (
             f"; it is {count} x {tier.device or place}, as the sheet of {target.name} "
@@ -243,8 +250,9 @@ def _check_servers(stored: _Stored, ctx: PassContext) -> None:
 def _check_room(place: str, stored: _Stored, room: float, advice: str) -> None:
     if stored.nbytes <= room:
         return
+    missing = (stored.nbytes - room) / 1e9
     msg = (
         f"{place}: {stored.nbytes / 1e9:.4g} GB of tables do not fit into "
-        f"{room / 1e9:.4g} GB; {(stored.nbytes - room) / 1e9:.4g} GB are missing{advice}"
+        f"{room / 1e9:.4g} GB; {missing:.4g} GB are missing{advice}"
     )
     raise PerfcError(msg)

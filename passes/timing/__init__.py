@@ -86,7 +86,7 @@ else:
             "task_durations": ("sources",),
             "task_kinds": (
                 "detail_mask",
-    "device_mask",
+                "device_mask",
                 "device_mask",
                 "kernel_numbers",
                 "task_mask",
@@ -147,6 +147,7 @@ __all__ = [
     "arrivals",
     "demands_of",
     "detail_mask",
+    "device_mask",
     "errors_of_interval",
     "finish_s",
     "host_launches",

@@ -1,4 +1,4 @@
-"""Watts of the nodes, the drives and the servers of a step, as their sheets say them."""
+"""Watts of the nodes, drives and servers of a step, as their sheets say them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def node_watts(results: Results, target: Target) -> float | None:
     for table in _placed_tables(results):
         tier = str(table["tier"])
         if tier == REMOTE:
-            name, trainers = str(table["server"]), int(str(table.get("trainers") or ranks))
+            name, trainers = (
+                str(table["server"]),
+                int(str(table.get("trainers") or ranks)),
+            )
             own = table.integer("servers") * ranks / trainers
             servers[name] = max(servers.get(name, 0.0), own)
         elif "cache" in table and not tier.startswith("uvm"):

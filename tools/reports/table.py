@@ -346,11 +346,16 @@ def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
                 common_place([node["module"] or node["id"] for node in nodes]),
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
-                format_share(time_us, report["summary"]["gpu_active_us"]),
+                _share_of(time_us, report["summary"]["gpu_active_us"]),
                 _priced_by(first),
             )
         )
     return rows if times else []
+
+
+def _share_of(time_us: float, active_us: float) -> str:
+    """Return a share of the device's time; what others do beside it may be more."""
+    return "beside" if time_us > active_us else format_share(time_us, active_us)
 
 
 def _priced_by(node: Json) -> str:

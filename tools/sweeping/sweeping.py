@@ -118,8 +118,7 @@ class Sweep(VerbResult):
             if own and all(row[wanted[0]] is None for row in own):
                 msg = (
                     f"{name}: watts are not known, so that {', '.join(wanted)} is "
-                    "empty; add power.node_w to its sheet, or name a target whose sheet "
-                    "has watts"
+                    "empty; add power.node_w to its sheet, or name a target that has it"
                 )
                 yield Diagnostic(Level.WARNING, "no-watts", msg, name)
 
