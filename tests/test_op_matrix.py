@@ -215,9 +215,8 @@ _ELSEWHERE = frozenset(MODELS["embedding-tiers"][1:])
 """Kernels of what others do for a device, which a CPU lets them do, too."""
 
 _FAR: AttrValue = (
-    Record(
-        {"rows": 9, "dim": 8, "pooling": 2, "tier": "dram", "cache": 0.5}
-        | {"servers": 2, "server": "1s-server"}
+    Record({"rows": 9, "dim": 8, "pooling": 2, "tier": "dram"}).updated(
+        cache=0.5, servers=2, server="1s-server"
     ),
 )
 

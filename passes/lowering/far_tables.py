@@ -186,8 +186,9 @@ def _check_host(target: Target, stored: _Stored, ctx: PassContext) -> None:
     _check_room(f"the host of {target.name}", stored, target.resources.dram_bytes, "")
     ctx.note(
         "shared-host",
-        f"ranks of a node share its memory, its uplinks and its cores, as the sheet of "
-        f"{target.name} says; rows reach a share of the memory's rate that is assumed",
+        f"ranks of a node share one copy of these tables, its memory, uplinks and "
+        f"cores, as the sheet of {target.name} says; rows reach a share of the memory's "
+        "rate that is assumed",
         target.name,
     )
 

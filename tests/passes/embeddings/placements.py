@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ def place(tier: str, **more: Any) -> PlaceEmbeddings:
 
 def lookups_us(report: Report) -> float:
     """Return the time of kernels of tables outside of device memory."""
-    return sum(
+    return math.fsum(
         node["duration_us"]
         for node in report.nodes
         if node["cost_model"] == "embedding-tiers"

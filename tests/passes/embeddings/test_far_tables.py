@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -125,13 +126,13 @@ def test_training_moves_more_than_inference(optimizer: str) -> None:
             "dlrm-zion",
             batch=2048,
             mode=mode,
-            **({"optimizer": optimizer} if mode == "training" else {}),
+            optimizer=optimizer if mode == "training" else None,
             transforms=(place("optane", cache=0.5, count=4),),
         )
         report = perfc.analyze(loaded, target=ZION)
         graph = report.results.hosted[0].graph
         shown = [n for n, r in enumerate(graph.resources) if r.name == "tier.optane"]
-        return 1e6 * sum(
+        return 1e6 * math.fsum(
             report.results.schedule.durations_s[task]
             for task, number in enumerate(graph.resource)
             if number in shown
