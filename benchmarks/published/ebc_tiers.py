@@ -117,7 +117,7 @@ def predicted_s(case: Case) -> float:
 
 
 PLACES = ("fused", "fused, UVM caching", "fused, UVM")
-"""Where the fused tables are, the fastest first: the last case of each counts."""
+"""Places of the fused tables, the fastest first: the last case of each counts."""
 
 
 def places(found: dict[str, float]) -> list[str]:

@@ -25,7 +25,7 @@ from perfc.costmodels.sheets import assumed_system, find_tier, load_target
 from perfc.ir import OPTIMIZER_STATES, Kernel, PerfcError, Record
 
 HOST, REMOTE = "host", "remote"
-"""Where tables are that others look up than the device."""
+"""Places of tables that others look up than the device."""
 
 DRAM = "dram"
 """The tier that is the host's memory."""
@@ -76,7 +76,7 @@ _CALL_S = constants("cpu").table("group_bag")["start_us"] * 1e-6
 
 
 def required_host(target: Target) -> HostResources:
-    """Return what the ranks of a node share.
+    """Return the resources that the ranks of a node share.
 
     Raises:
         PerfcError: the target's sheet does not say it.
@@ -93,7 +93,7 @@ def required_host(target: Target) -> HostResources:
 
 @functools.lru_cache(maxsize=16)
 def server_target(name: str) -> Target:
-    """Return what a parameter server is.
+    """Return the target of a parameter server.
 
     Raises:
         PerfcError: it is no target, or its sheet has no host or no network.
@@ -159,7 +159,7 @@ def _stored_bytes(kernel: Kernel, table: Record) -> int:
 
 
 def _traffic(kernel: Kernel, table: Record, tier: Tier) -> tiers.TrainingTraffic:
-    """Return what a lookup, or an update, moves between a tier and its cache."""
+    """Return the traffic of a lookup, or an update, between a tier and its cache."""
     rows = max(table.integer("rows"), 1)
     stored = tiers.TieredTable(
         name="",

@@ -139,7 +139,7 @@ class PlaceEmbeddings(Transform):
         change_tables(nodes, placed)
 
     def _told(self) -> dict[str, AttrValue]:
-        """Return what tables are told besides of their tier."""
+        """Return the fields that tables get besides their tier."""
         if self.tier in TIERS:
             return {}
         if self.tier == REMOTE:

@@ -81,7 +81,7 @@ def _looks_up(rank: RankClass) -> bool:
 
 
 def _optimizer(ranks: Sequence[RankClass]) -> str:
-    """Return what updates the rows of tables in the backward pass of their lookup."""
+    """Return the optimizer of rows that the backward pass of a lookup applies."""
     for graph in _graphs(ranks):
         for node in placed_lookups(graph):
             if kind := node.attributes.text("optimizer", ""):
@@ -147,7 +147,7 @@ def _places(program: Program) -> set[str]:
 
 
 def _stored(program: Program, target: Target, updates: str) -> dict[str, _Stored]:
-    """Return what each place has to hold: of one node, the host's memory together."""
+    """Return the load of each place: of one node, the host's memory together."""
     found: dict[str, _Stored] = {}
     system = None if target.device.synchronous else target.once(assumed_system)
     together = 1 if system is None else system.gpus_per_node
@@ -186,9 +186,9 @@ def _check_host(target: Target, stored: _Stored, ctx: PassContext) -> None:
     _check_room(f"the host of {target.name}", stored, target.resources.dram_bytes, "")
     ctx.note(
         "shared-host",
-        f"ranks of a node share one copy of these tables, its memory, uplinks and "
-        f"cores, as the sheet of {target.name} says; rows reach a share of the memory's "
-        "rate that is assumed",
+        "ranks of a node share one copy of these tables, its memory, uplinks and "
+        f"cores, as the sheet of {target.name} says; rows reach a share of the "
+        "memory's rate that is assumed",
         target.name,
     )
 

@@ -14,7 +14,7 @@ from perfc.tools.reports.results import Results
 
 
 def node_watts(results: Results, target: Target) -> float | None:
-    """Return what all that works on a step draws; None where no sheet says it.
+    """Return the watts of all that works on a step; None where no sheet says them.
 
     A rank draws its accelerator and its share of the host: one rank on a node of eight
     draws an eighth of it, and as much of its drives where tables lie on them. Trainers

@@ -42,7 +42,7 @@ _PLACES = frozenset(
     {"tier", "cache", "count", "servers", "server", "trainers", "rpc_us", "ahead"}
 )
 _NOTHING = Work(0, 0, 0)
-"""Nothing of it is the device's."""
+"""Work that is none of the device's."""
 
 H2D, D2H = "h2d", "d2h"
 
@@ -110,13 +110,13 @@ class FarLookup:
         )
 
     def before(self, dtype: DType) -> Iterator[Launch]:
-        """Yield what is launched before kernels look up."""
+        """Yield the launches before kernels look up."""
         for tables in _alike(self.cached):
             yield from self._uncached(tables)
             yield from self._filled(dtype, tables, "forward", awaited=True)
 
     def beside(self, dtype: DType, size: int) -> Iterator[Launch]:
-        """Yield what others do for the lookup.
+        """Yield the launches of others for the lookup.
 
         Args:
             dtype: Of the tables.
@@ -135,7 +135,7 @@ class FarLookup:
                 yield attrs.evolve(copy, awaited=not ahead)
 
     def updated(self, dtype: DType, size: int) -> Iterator[Launch]:
-        """Yield what others do for the update, once gradients of bags are known."""
+        """Yield those of others for the update, once gradients of bags are known."""
         for tables in _alike(self.cached):
             yield from self._filled(dtype, tables, "backward", awaited=False)
         for tables in self._elsewhere():
