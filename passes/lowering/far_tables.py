@@ -133,6 +133,8 @@ def check_places(
         )
 
 
+_OTHERS = "uvm, uvm-caching, host or remote"
+
 _WHO = {HOST: "the host's cores", REMOTE: "parameter servers"}
 
 
@@ -198,7 +200,7 @@ def _check_tier(target: Target, stored: _Stored, ctx: PassContext, place: str) -
     try:
         tier = find_tier(target, place, count)
     except UsageError as error:
-        msg = f"place-embeddings: {error}; and hbm, uvm, uvm-caching, host, remote"
+        msg = f"place-embeddings: {error}; expected one of these, {_OTHERS}"
         raise UsageError(msg) from None
     nodes = _nodes(target, tier, stored.nbytes)
     _check_room(f"tier {place}", stored, tier.capacity_bytes, f"; {nodes}")
