@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
-    from perfc.passes.timing.network import Network, Ways
+    from perfc.passes.timing.network import Network, Stretch, Ways
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
         Change,
@@ -69,7 +69,7 @@ else:
             "demands": ("demands_of",),
             "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
-            "network": ("Network", "Ways"),
+            "network": ("Network", "Stretch", "Ways"),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
                 "Change",
@@ -136,6 +136,7 @@ __all__ = [
     "OwnEffects",
     "Question",
     "StreamSchedule",
+    "Stretch",
     "SustainedClock",
     "TimeConstants",
     "TimeErrors",
