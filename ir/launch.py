@@ -53,6 +53,10 @@ BUSY_KINDS = frozenset({TaskKind.KERNEL, TaskKind.COPY, TaskKind.COLLECTIVE})
 """Kinds that keep the device busy."""
 
 
+OFF_DEVICE = -1
+"""Device of a stream of what others do meanwhile: memories, cores, servers."""
+
+
 class ResourceKind(enum.Enum):
     """A host thread or a device stream."""
 
@@ -67,7 +71,7 @@ class Resource:
     Attributes:
         kind: Thread or stream.
         name: Unique among the resources of its rank, as `main` or `s7`.
-        device: Index of the device, for a stream.
+        device: Index of the device, for a stream; `OFF_DEVICE` if it is on none.
 
     """
 

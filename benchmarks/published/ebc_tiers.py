@@ -116,15 +116,40 @@ def predicted_s(case: Case) -> float:
     return BATCHES * report.time_us / 1e6
 
 
+PLACES = ("fused", "fused, UVM caching", "fused, UVM")
+"""Places of the fused tables, the fastest first: the last case of each counts."""
+
+
+def places(found: dict[str, float]) -> list[str]:
+    """Say whether the three places keep their order, and how far off the cached is.
+
+    Args:
+        found: Predicted seconds of an epoch by the module's name.
+
+    """
+    published = {case.name: case.mean_s for case in CASES}
+    order = sorted(PLACES, key=lambda name: found[name])
+    kept = "kept" if order == sorted(PLACES, key=published.__getitem__) else "LOST"
+    cached = PLACES[1]
+    return [
+        f"order of HBM, cached, host: {kept}",
+        f"cached: {found[cached] / published[cached] - 1:+.1%} of the published mean",
+        "host: its published mean holds first touches of pages, not predicted",
+    ]
+
+
 def main() -> None:
     """Print predicted and published epochs beside each other."""
+    found: dict[str, float] = {}
     for case in CASES:
+        found[case.name] = predicted_s(case)
         print(
             f"{case.name:<18} rows / {case.reduced:<4}"
-            f" predicted {predicted_s(case):.3f}"
+            f" predicted {found[case.name]:.3f}"
             f"  published {case.mean_s:.3f} +/- {case.deviation_s:.3f}"
             f"  (later epochs {case.steady_s:.3f}) s"
         )
+    print("\n".join(places(found)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,13 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.costmodels.embedding.bag import EMBEDDING_BAG, LOAD_LATENCY_S
+    from perfc.costmodels.embedding.far_tables import (
+        DRAM,
+        HOST,
+        REMOTE,
+        RPC_US,
+        server_target,
+    )
     from perfc.costmodels.embedding.tiers import (
         EMBEDDING_TIERS,
         ROW_CACHE_FILL,
@@ -21,6 +28,7 @@ else:
         __name__,
         {
             "bag": ("EMBEDDING_BAG", "LOAD_LATENCY_S"),
+            "far_tables": ("DRAM", "HOST", "REMOTE", "RPC_US", "server_target"),
             "tiers": (
                 "EMBEDDING_TIERS",
                 "ROW_CACHE_FILL",
@@ -33,12 +41,17 @@ else:
     )
 
 __all__ = [
+    "DRAM",
     "EMBEDDING_BAG",
     "EMBEDDING_TIERS",
     "EMBEDDING_UPDATE",
+    "HOST",
     "LOAD_LATENCY_S",
+    "REMOTE",
     "ROW_CACHE_FILL",
+    "RPC_US",
     "UVM",
     "UVM_CACHING",
     "device_bytes",
+    "server_target",
 ]

@@ -11,7 +11,11 @@ are written back, changed or not (`row_cache_fill`): `batch_fill` of
 are read.
 
 These are FBGEMM's `fused_uvm` and `fused_uvm_caching`. A kernel takes as long as the
-link, or as its work in device memory, whichever is more.
+link, or as its work in device memory, whichever is more. Where the target's sheet says
+what the ranks of a node share, so do its uplinks, the links between its sockets, and
+its memory, which rows reach at a share of its rate (`costmodels/tiers/host.py`).
+
+Tables of other tiers have kernels of their own (`far_tables.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +26,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import locality
+from perfc.costmodels import locality, tiers
 from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S, USABLE_L2
+from perfc.costmodels.embedding.far_tables import (
+    FAR_KERNELS,
+    HOST,
+    REMOTE,
+    far_seconds,
+    is_on_server,
+    on_server_s,
+    ranks_together,
+)
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
 from perfc.costmodels.kernels import (
     NOWHERE,
@@ -33,6 +46,7 @@ from perfc.costmodels.kernels import (
     KernelTable,
     OneSignature,
     Priced,
+    one_of,
     trust,
     uniform_estimate,
 )
@@ -60,19 +74,26 @@ _SIGMA = constants("embedding").number("sigma_tiers")
 
 @attrs.frozen
 class EmbeddingTiersModel:
-    """The host link, where a table is not in device memory."""
+    """The host link, and what is behind it, where a table is not in device memory."""
 
     name: str = "embedding-tiers"
-    priority: int = 62
-    ops: frozenset[str] = frozenset({"embedding_bag", ROW_CACHE_FILL})
+    priority: int = 72
+    ops: frozenset[str] = frozenset({"embedding_bag", ROW_CACHE_FILL, *FAR_KERNELS})
     sigma_shared: float = _SIGMA
     sigma_independent: float = _SIGMA
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
-        """Claim what reads tables in host memory."""
+        """Claim what reads tables in host memory, and what reads others for it.
+
+        The memory of a CPU's host is its own; a server's cores share lookups.
+        """
+        far: Flags = one_of(kernels.op, FAR_KERNELS)
         listed = kernels.once(listed_tables)
+        if target.device.synchronous:
+            own = [is_on_server(kernel, target) for kernel in kernels.kernels]
+            return far | (np.array(own, dtype=np.bool_) & listed.usable)
         found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
-        return found & listed.usable
+        return far | (found & listed.usable)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
@@ -89,11 +110,21 @@ class EmbeddingTiersModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
+        if one.op in FAR_KERNELS:
+            return True
+        if target.device.synchronous:
+            return is_on_server(one.kernel, target) and has_tables(one.kernel)
         return _is_tiered(one.kernel)
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
+        far_s = far_seconds(one, target)
+        if far_s is not None:
+            return Priced(far_s, sigma_shared, self.sigma_independent, provenance)
+        if target.device.synchronous:
+            own_s = on_server_s(one.kernel, target)
+            return Priced(own_s, sigma_shared, self.sigma_independent, provenance)
         linked_s = target.device.kernel_floor_s + START_S + _link_seconds(one, target)
         local_s = 0.0
         if one.op != ROW_CACHE_FILL:
@@ -115,7 +146,7 @@ def _is_tiered(kernel: Kernel) -> bool:
 
 def _link_seconds(one: OneSignature, target: Target) -> float:
     """Return how long rows of all tables take over the host link, there and back."""
-    kernel, link = one.kernel, target.host_link
+    kernel = one.kernel
     forward = kernel.params.get("phase", "forward") == "forward"
     read = written = 0.0
     for table in kernel.params.records("tables"):
@@ -130,9 +161,26 @@ def _link_seconds(one: OneSignature, target: Target) -> float:
             written = written if forward else written + straight * size
             states = 0.0 if forward else _state_bytes(kernel, table)
             read, written = read + states, written + states
-    return (
-        read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s
-    ) / ZERO_COPY_SHARE
+    return _ways_s(kernel, target, read, written)
+
+
+def _ways_s(kernel: Kernel, target: Target, read: float, written: float) -> float:
+    """Return how long a rank's bytes take from the host's memory, and back to it."""
+    link, host = target.host_link, target.resources
+    if host is None:
+        across = read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s
+        return across / ZERO_COPY_SHARE
+    ranks = ranks_together(target, kernel.params.integer("ranks", 1))
+    ways = (
+        tiers.host_ways(host, rate, ranks, nbytes)
+        for rate, nbytes in (
+            (link.h2d_bytes_per_s, read),
+            (link.d2h_bytes_per_s, written),
+        )
+    )
+    across = sum(max(way.values()) for way in ways)
+    memory = tiers.RANDOM_SHARE * host.dram_bytes_per_s
+    return max(across / ZERO_COPY_SHARE, ranks * (read + written) / memory)
 
 
 def _state_bytes(kernel: Kernel, table: Record) -> float:
@@ -174,13 +222,14 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
 def device_bytes(table: Record, nbytes: int) -> int:
     """Return the bytes of device memory that a table of *nbytes* takes in its tier.
 
-    A cache needs beside its rows 4 bytes for each row of the table and 16 for each that
+    Of one in host memory without a cache, and of one that others look up, none. A
+    cache needs beside its rows 4 bytes for each row of the table and 16 for each that
     it holds (TorchRec's planner, BSD-3).
     """
     tier = table.get("tier")
-    if tier == UVM:
+    if tier in (UVM, HOST, REMOTE):
         return 0
-    if tier != UVM_CACHING:
+    if not tier:
         return nbytes
     share, rows = float(str(table.get("cache", 0.0))), table.integer("rows")
     return math.ceil(nbytes * share + rows * (4 + 16 * share))

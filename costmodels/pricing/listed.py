@@ -91,7 +91,11 @@ ENTRIES: Mapping[str, Entry] = {
     "conv": _of(50, "conv2d conv3d", bounds="conv2d"),
     "cpu": Entry(70, None, _is_cpu),
     "embedding-bag": _of(60, "embedding_bag", bounds="embedding_bag"),
-    "embedding-tiers": _of(62, "embedding_bag row_cache_fill"),
+    "embedding-tiers": _of(
+        72,
+        "embedding_bag row_cache_fill tier_read tier_write tier_fill host_lookup "
+        "pooled_copy server_lookup server_transfer server_request",
+    ),
     "embedding-update": _of(
         61, "embedding_backward embedding_bag index_add linearize_indices"
     ),

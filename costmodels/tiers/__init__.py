@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         HostLookups,
         HostTime,
         host_lookups,
+        host_ways,
         lookup_s,
         row_reads,
     )
@@ -69,9 +70,11 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.tiers.training import (
         TrainingTraffic,
+        lookup_traffic,
         nodes_needed,
         training_time,
         training_traffic,
+        update_traffic,
     )
     from perfc.costmodels.tiers.use import (
         TierDemand,
@@ -125,6 +128,7 @@ else:
                 "HostLookups",
                 "HostTime",
                 "host_lookups",
+                "host_ways",
                 "lookup_s",
                 "row_reads",
             ),
@@ -152,9 +156,11 @@ else:
             ),
             "training": (
                 "TrainingTraffic",
+                "lookup_traffic",
                 "nodes_needed",
                 "training_time",
                 "training_traffic",
+                "update_traffic",
             ),
         },
     )
@@ -193,12 +199,14 @@ __all__ = [
     "exposed_s",
     "fastest_that_fits",
     "host_lookups",
+    "host_ways",
     "hosts_for",
     "idle_latency_s",
     "in_flight",
     "latency_s",
     "load_within",
     "lookup_s",
+    "lookup_traffic",
     "nodes_needed",
     "pooled_hit_share",
     "queries_per_host",
@@ -217,5 +225,6 @@ __all__ = [
     "training_rate",
     "training_time",
     "training_traffic",
+    "update_traffic",
     "wear_warning",
 ]

@@ -53,16 +53,27 @@ def row_reads(
 
     """
     parts = {
-        **_ways(host, link_bytes_per_s, ranks, nbytes),
+        **host_ways(host, link_bytes_per_s, ranks, nbytes),
         "DRAM": ranks * nbytes / (share * host.dram_bytes_per_s),
     }
     return Busy(parts)
 
 
-def _ways(
+def host_ways(
     host: HostResources, link_bytes_per_s: float, ranks: int, nbytes: float
 ) -> dict[str, float]:
-    """Return how long a rank's bytes take over each way between it and the memory."""
+    """Return how long a rank's bytes take over each way between it and the memory.
+
+    Args:
+        host: Of the node.
+        link_bytes_per_s: What a rank's own link reaches, in one direction.
+        ranks: That use them at the same time, for as many bytes each.
+        nbytes: Of each of them.
+
+    Raises:
+        PerfcError: there are no ranks.
+
+    """
     if ranks < 1:
         msg = f"{ranks} ranks on a host: expected at least 1"
         raise PerfcError(msg)
@@ -140,7 +151,7 @@ def host_lookups(
         PerfcError: there are no ranks.
 
     """
-    transfer = _ways(host, link_bytes_per_s, ranks, work.pooled_bytes)
+    transfer = host_ways(host, link_bytes_per_s, ranks, work.pooled_bytes)
     each = lookup_s(work.row_bytes, work.cached_share)
     read = work.lookups * (1 - work.cached_share) * work.row_bytes
     pooling = {

@@ -31,12 +31,26 @@ class TrainingTraffic:
     read_bytes: float
     """Over the bus."""
     written_bytes: float
+    rows_read: float = 0.0
+    rows_written: float = 0.0
+
+    @property
+    def only_read(self) -> TrainingTraffic:
+        """What is read of it."""
+        nothing = {"block_writes": 0.0, "written_bytes": 0.0, "rows_written": 0.0}
+        return attrs.evolve(self, **nothing)
+
+    @property
+    def only_written(self) -> TrainingTraffic:
+        """What is written of it."""
+        nothing = {"block_reads": 0.0, "read_bytes": 0.0, "rows_read": 0.0}
+        return attrs.evolve(self, **nothing)
 
 
 def training_traffic(
     table: TieredTable, tier: Tier, batch: float, cached: float = 0.0
 ) -> TrainingTraffic:
-    """Return the traffic of a batch.
+    """Return the traffic of a batch: that of its lookup and that of its update.
 
     Args:
         table: Its lookups are those of a sample, its row bytes with optimizer states.
@@ -45,22 +59,50 @@ def training_traffic(
         cached: Rows of it that a cache holds, filled batch by batch.
 
     """
+    brought, past = _rows_moved(table, batch, cached)
+    return _traffic(table, tier, read=brought + 2 * past, written=brought + past)
+
+
+def lookup_traffic(
+    table: TieredTable, tier: Tier, batch: float, cached: float = 0.0
+) -> TrainingTraffic:
+    """Return the part that is before a lookup: as many rows leave as are brought in."""
+    brought, past = _rows_moved(table, batch, cached)
+    return _traffic(table, tier, read=brought + past, written=brought)
+
+
+def update_traffic(
+    table: TieredTable, tier: Tier, batch: float, cached: float = 0.0
+) -> TrainingTraffic:
+    """Return the part of an update: rows without a place, read again and written."""
+    _, past = _rows_moved(table, batch, cached)
+    return _traffic(table, tier, read=past, written=past)
+
+
+def _rows_moved(table: TieredTable, batch: float, cached: float) -> tuple[float, float]:
+    """Return the rows that a batch brings into the cache, and those that go past it."""
     curve = locality.row_curve(table.popularity, table.rows, table.pooling)
     held = min(cached, float(table.rows))
     filled = locality.batch_fill(curve, held, table.lookups * batch)
     past = min(filled.straight, filled.fetched)
-    brought = filled.fetched - past
+    return filled.fetched - past, past
+
+
+def _traffic(
+    table: TieredTable, tier: Tier, *, read: float, written: float
+) -> TrainingTraffic:
     block, unit = tier.granularity_bytes, tier.bus_granularity_bytes
     blocks, units = (
         blocks_per_row(table.row_bytes, size, padded=table.padded)
         for size in (block, unit)
     )
-    read, written = brought + 2 * past, brought + past
     return TrainingTraffic(
         block_reads=read * blocks,
         block_writes=written * blocks,
         read_bytes=read * units * unit,
         written_bytes=written * units * unit,
+        rows_read=read,
+        rows_written=written,
     )
 
 

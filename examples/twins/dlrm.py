@@ -108,11 +108,13 @@ def _twin(name: str, *, dot: bool = True, batch: int = 2048) -> Twin:
     def make(values: Values, batch: int) -> Made:
         tables = tables_of(name, values)
         on_host = values.get("places") == "host"
-        bottom = (*widths_of(values["bottom"]), int(values["dim"]))
+        mlp_widths = values.get("mlp")
+        bottom = (*_bottom(values), int(values["dim"]))
+        top = (*widths_of(mlp_widths), 1) if mlp_widths else widths_of(values["top"])
         model = (DlrmNet if on_host else CapturableDlrm)(
             bottom,
             [table.rows for table in tables],
-            widths_of(values["top"]),
+            top,
             dot=dot,
             sparse=bool(values["sparse"]),
         )
@@ -122,6 +124,13 @@ def _twin(name: str, *, dot: bool = True, batch: int = 2048) -> Twin:
     return Twin(name=name, batch=batch, make=make, fixed=ONE_BAG_A_TABLE, sparse=True)
 
 
+def _bottom(values: Values) -> tuple[int, ...]:
+    """Return the widths of the bottom MLP but for its last, dense features first."""
+    if "mlp" in values:
+        return (int(values["dense"]), *widths_of(values["mlp"]))
+    return widths_of(values["bottom"])
+
+
 dlrm_default = _twin("dlrm-default")
 dlrm_mlperf = _twin("dlrm-mlperf")
 dlrm_ddp = _twin("dlrm-ddp")
@@ -129,8 +138,10 @@ criteo_terabyte_small = _twin("criteo-terabyte-small")
 deeprecsys_rm1 = _twin("deeprecsys-rm1", dot=False)
 deeprecsys_rm2 = _twin("deeprecsys-rm2", dot=False)
 deeprecsys_rm3 = _twin("deeprecsys-rm3", dot=False)
+dlrm_zion = _twin("dlrm-zion")
 
 DLRM_TWINS = (
     *(dlrm_default, dlrm_mlperf, dlrm_ddp, criteo_terabyte_small),
     *(deeprecsys_rm1, deeprecsys_rm2, deeprecsys_rm3),
+    dlrm_zion,
 )

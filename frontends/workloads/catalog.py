@@ -16,7 +16,7 @@ WORKLOADS: LazyTable[Workload] = LazyTable(
     {
         "dlrm:DLRM_WORKLOADS": (
             "dlrm-default dlrm-mlperf dlrm-ddp criteo-terabyte-small deeprecsys-rm1 "
-            "deeprecsys-rm2 deeprecsys-rm3"
+            "deeprecsys-rm2 deeprecsys-rm3 dlrm-zion"
         ),
         "recommenders:RECOMMENDER_WORKLOADS": "dcnv2-mlperf wide-and-deep deepfm",
         "resnet:RESNET_WORKLOADS": "resnet18 resnet50",

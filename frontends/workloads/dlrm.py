@@ -9,6 +9,8 @@ Sources of the sizes:
   Criteo Terabyte, indices capped at 10 million.
 - Gupta et al., "DeepRecSys" (arXiv 2001.02772), and its published configurations:
   RM1, RM2 and RM3, whose interaction is a concatenation.
+- Acun et al., "Understanding Training Efficiency of Deep Learning Recommendation Models
+  at Scale" (arXiv 2011.05497): only its abstract was read, sizes are recalled.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from perfc.frontends.workloads.lookups import (
     LOOKUP_CHOICES,
     LOOKUP_TEXTS,
     MAX_TABLES,
+    UNIFORM,
     Tables,
     declare_bags,
     look_up,
@@ -164,6 +167,54 @@ def _deeprecsys(
     )
 
 
+def _zion() -> Workload:
+    """Return the model of the study of Zion, whose sizes are recalled, not read.
+
+    Recalled are MLPs of three layers of 512, 64 columns, 100,000 rows and at most 32
+    lookups a bag; 256 dense features, 16 tables and 32 lookups are assumed. Both MLPs
+    are alike.
+    """
+    defaults: dict[str, int | str] = {
+        "dense": 256,
+        "tables": 16,
+        "rows": 100_000,
+        "dim": 64,
+        "pooling": 32,
+        "mlp": "512-512-512",
+        "embedding": "batched",
+        "popularity": UNIFORM,
+    }
+
+    def make(values: Mapping[str, int | str]) -> Program:
+        tables = attrs.evolve(
+            _alike(
+                *(int(values[name]) for name in ("tables", "rows", "dim", "pooling"))
+            ),
+            batched=values["embedding"] == "batched",
+            popularity=str(values["popularity"]),
+        )
+        mlp = widths_of(values["mlp"])
+        bottom = (int(values["dense"]), *mlp, tables.dim)
+        config = DlrmConfig(bottom=bottom, tables=tables, top=(*mlp, 1))
+        return build_dlrm("dlrm-zion", config)
+
+    return Workload(
+        name="dlrm-zion",
+        summary="16 tables of 100,000 x 64, 32 lookups a bag, 256 dense features; MLPs "
+        "512-512-512; sizes recalled",
+        source="recalled of arXiv 2011.05497; features, tables and lookups assumed",
+        parameters=defaults,
+        choices={"embedding": ("batched", "bag")},
+        texts=LOOKUP_TEXTS,
+        limits={"tables": MAX_TABLES, "dense": _MOST_DENSE},
+        widths=frozenset({"mlp"}),
+        make=make,
+    )
+
+
+_MOST_DENSE = 1_000_000
+
+
 def _alike(count: int, rows: int, dim: int, pooling: int) -> Tables:
     return Tables(rows=(rows,) * count, dim=dim, pooling=(pooling,) * count)
 
@@ -221,4 +272,5 @@ DLRM_WORKLOADS = by_name(
     _deeprecsys(1, (128, 64, 32), _alike(8, 4_000_000, 32, 80), (256, 64, 1)),
     _deeprecsys(2, (256, 128, 64), _alike(32, 500_000, 64, 120), (128, 64, 1)),
     _deeprecsys(3, (2560, 1024, 256, 32), _alike(10, 2_000_000, 32, 20), (512, 256, 1)),
+    _zion(),
 )

@@ -17,14 +17,24 @@ _BETWEEN = re.compile(r",(?![^(]*\))")
 
 _SHARE = re.compile(r"\d{1,4}(\.\d{0,20})?|\.\d{1,20}", re.ASCII)
 
+_WIDTH = re.compile(r"(\d{1,20})(?:\^([1-9]\d{0,2}))?", re.ASCII)
+"""A width, and how many layers have it."""
+
 _MAX_DIGITS = 20
 _MAX_LAYERS = 200
 _MAX_WIDTH = 10**6
 
 
 def widths_of(text: int | str) -> tuple[int, ...]:
-    """Return the widths of `512-256-64`, which is what `Workload.widths` accepts."""
-    return tuple(map(int, str(text).split("-")))
+    """Return the widths of `512-256-64`, which is what `Workload.widths` accepts.
+
+    `512^3` stands for `512-512-512`.
+    """
+    widths: list[int] = []
+    for part in str(text).split("-"):
+        width, _, times = part.partition("^")
+        widths += [int(width)] * int(times or 1)
+    return tuple(widths)
 
 
 def widths_text(widths: Sequence[int]) -> str:
@@ -134,14 +144,16 @@ class Workload:
         return text
 
     def _widths(self, key: str, text: str) -> str:
-        parts = text.split("-")
-        fine = all(
-            p.isdecimal() and 0 < int(p[:_MAX_DIGITS]) <= _MAX_WIDTH for p in parts
-        )
-        if not fine or len(parts) > _MAX_LAYERS:
+        parts = [_WIDTH.fullmatch(part) for part in text.split("-")]
+        layers, fine = 0, True
+        for part in parts:
+            layers += int(part[2] or 1) if part else _MAX_LAYERS + 1
+            fine = fine and part is not None and 0 < int(part[1]) <= _MAX_WIDTH
+        if not fine or not 0 < layers <= _MAX_LAYERS:
             msg = (
                 f"parameter {key}={text[:40]!r} of {self.name!r}: expected up to "
-                f"{_MAX_LAYERS} widths from 1 to {_MAX_WIDTH}, as 512-256-64"
+                f"{_MAX_LAYERS} widths from 1 to {_MAX_WIDTH}, as 512-256-64 "
+                "or 512^3"
             )
             raise UsageError(msg)
         return widths_text(widths_of(text))

@@ -36,8 +36,9 @@ BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
             "affine_grid pad topk ctc_walk ctc_collect test.op"
         ),
         "tables:KERNELS": (
-            "embedding_bag row_cache_fill embedding_backward linearize_indices "
-            "index_add"
+            "embedding_bag row_cache_fill tier_read tier_write tier_fill host_lookup "
+            "server_lookup server_request server_transfer pooled_copy "
+            "embedding_backward linearize_indices index_add"
         ),
         "transfers:KERNELS": (
             "memcpy all_reduce all_gather reduce_scatter all_to_all broadcast send_recv"

@@ -30,8 +30,21 @@ TABLE_FIELDS = (
         default=0,
     ),
     param("kept", NUMBER, "share of its bags that differ from the last", default=1.0),
+    param("count", COUNT, "drives or modules of its tier", unit="drives", default=1),
+    param("servers", COUNT, "servers that share it", unit="servers", default=1),
+    param("server", WORD, "the target that each of them is", default=""),
+    param("trainers", COUNT, "that ask them at once; 0: ranks", default=0),
+    param("rpc_us", NUMBER, "what a request to them takes", unit="us", default=0.0),
+    param("ahead", FLAG, "whether a step uses rows asked for before it", default=False),
 )
 """What a kernel is told of each table."""
+
+_RANKS = param(
+    "ranks", COUNT, "ranks that ask for as much at once", unit="ranks", default=1
+)
+_STATES = param(
+    "optimizer", WORD, "whose states lie beside the rows; empty: none", default=""
+)
 
 _LOOKUP = (
     param("batch", COUNT, "bags of a table", unit="bags"),
@@ -40,6 +53,7 @@ _LOOKUP = (
     param("weighted", FLAG, "whether rows are weighted", default=False),
     param("popularity", WORD, "of tables that say nothing of it", default=""),
     param("index_bytes", COUNT, "size of an index", unit="bytes", default=8),
+    _RANKS,
 )
 
 KERNELS = named(
@@ -62,6 +76,66 @@ KERNELS = named(
         "row_cache_fill",
         "rows copied from the host into the cache of a table",
         *_LOOKUP,
+        by="eager",
+    ),
+    kernel(
+        "tier_read",
+        "rows of a batch that a tier gives to the cache of a table",
+        *_LOOKUP,
+        _STATES,
+        by="eager",
+    ),
+    kernel(
+        "tier_write",
+        "rows that leave the cache of a table, written to its tier",
+        *_LOOKUP,
+        _STATES,
+        by="eager",
+    ),
+    kernel(
+        "tier_fill",
+        "rows between the host and the cache of a table",
+        *_LOOKUP,
+        _STATES,
+        kind("from where to where: h2d or d2h", by="eager"),
+        by="eager",
+    ),
+    kernel(
+        "host_lookup",
+        "rows looked up and pooled by the host's cores; backward, updated by them",
+        *_LOOKUP,
+        _STATES,
+        by="eager",
+    ),
+    kernel(
+        "server_lookup",
+        "rows looked up and pooled by parameter servers; backward, updated by them",
+        *_LOOKUP,
+        _STATES,
+        by="eager",
+    ),
+    kernel(
+        "server_request",
+        "a request to parameter servers, without its bytes",
+        param("us", NUMBER, "what it takes", unit="us"),
+        by="eager",
+    ),
+    kernel(
+        "server_transfer",
+        "indices, pooled rows or their gradients between ranks and servers",
+        param("bytes", COUNT, "of one rank", unit="bytes"),
+        param("servers", COUNT, "servers", unit="servers"),
+        param("server", WORD, "the target that each of them is"),
+        kind("from the rank's side: send or receive", by="eager"),
+        _RANKS,
+        by="eager",
+    ),
+    kernel(
+        "pooled_copy",
+        "pooled rows, or their gradients, between the host and a rank",
+        param("bytes", COUNT, "of one rank", unit="bytes"),
+        kind("from where to where: h2d or d2h", by="eager"),
+        _RANKS,
         by="eager",
     ),
     kernel(

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from perfc.costmodels import UVM_CACHING
-from perfc.costmodels.embedding import UVM
-from perfc.ir import Record
+from perfc.costmodels.embedding import HOST, REMOTE, UVM
+from perfc.ir import AttrValue, Record
 
 HBM = "hbm"
 """Device memory."""
@@ -31,18 +31,25 @@ def is_share(cache: float) -> bool:
     return 0 < cache <= 1
 
 
-def in_tier(table: Record, tier: str, cache: float) -> Record:
+def in_tier(table: Record, tier: str, cache: float, **more: AttrValue) -> Record:
     """Return the record of a table as it is in a tier.
 
     Args:
         table: A record of `embedding_bag`.
-        tier: One of `TIERS`.
-        cache: Share of the rows that a cache holds; only `uvm-caching` has one.
+        tier: One of `TIERS`, `host`, `remote`, or the name of a tier of memory.
+        cache: Share of the rows that a cache holds; device memory, `uvm` and those that
+            others look up have none.
+        more: What else its record says of the tier.
 
     """
-    others = {k: v for k, v in table.items() if k not in ("tier", "cache")}
+    others = {k: v for k, v in table.items() if k not in _OF_TIERS}
     if tier != HBM:
         others["tier"] = tier
-    if tier == UVM_CACHING:
+    if tier not in (HBM, UVM, HOST, REMOTE):
         others["cache"] = cache
-    return Record(others)
+    return Record({**others, **more})
+
+
+_OF_TIERS = frozenset(
+    {"tier", "cache", "count", "servers", "server", "trainers", "rpc_us", "ahead"}
+)

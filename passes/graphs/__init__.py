@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfc.passes.graphs.looked_up_tables import (
         change_tables,
         listed,
+        placed_lookups,
         require_table,
         require_updated_in_place,
         table_lookups,
@@ -57,6 +58,7 @@ else:
                 "change_tables",
                 "listed",
                 "table_lookups",
+                "placed_lookups",
                 "require_table",
                 "require_updated_in_place",
                 "table_names",
@@ -112,6 +114,7 @@ __all__ = [
     "listed",
     "number_of",
     "parse_term",
+    "placed_lookups",
     "require_table",
     "require_updated_in_place",
     "stated_host_s",

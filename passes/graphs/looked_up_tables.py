@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Container, Sequence
+from weakref import WeakKeyDictionary
 
-from perfc.costmodels.embedding import UVM
+from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, UVM_CACHING
 from perfc.ir import OPTIMIZER_STATES, Graph, Node, Program, Record, UsageError, Value
 from perfc.ir.node_kinds import has_trait, is_embedding_bag
 from perfc.ir.opdef import Trait
@@ -60,6 +61,23 @@ def change_tables(nodes: Sequence[tuple[Graph, Node]], change: Change) -> None:
             graph.set_attributes(node, tables=changed)
 
 
+_FOUND: WeakKeyDictionary[Graph, tuple[int, tuple[Node, ...]]] = WeakKeyDictionary()
+"""Lookups in tables outside of device memory, and of which version of the graph."""
+
+
+def placed_lookups(graph: Graph) -> tuple[Node, ...]:
+    """Return lookups, and their gradients, in tables outside of device memory."""
+    version, found = _FOUND.get(graph, (-1, ()))
+    if version != graph.version:
+        found = tuple(node for node in graph if _has_tables(node) and _is_placed(node))
+        _FOUND[graph] = graph.version, found
+    return found
+
+
+def _is_placed(node: Node) -> bool:
+    return any(table.get("tier") for table in node.attributes.records("tables"))
+
+
 def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
     """Refuse tables in host memory that an optimizer updates, not their lookup.
 
@@ -67,39 +85,60 @@ def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
         UsageError: there is one.
 
     """
-    hosted = (value.name for value in tables_off_device(graph) if value in updated)
-    for name in hosted:
+    for value, table in tables_off_device(graph).items():
+        if value not in updated:
+            continue
+        hosted = table["tier"] in (UVM, UVM_CACHING)
+        place = "in host memory" if hosted else "outside of device memory"
         kinds = ", ".join(OPTIMIZER_STATES)
         msg = (
-            f"table {name!r} is in host memory, where only batched lookups update "
+            f"table {value.name!r} is {place}, where only batched lookups update "
             f"tables (with {kinds}); batch them (--pass batch-embeddings, or a "
             "workload's embedding=batched), or leave the table in device memory"
         )
         raise UsageError(msg)
 
 
-def tables_off_device(graph: Graph) -> dict[Value, Record]:
-    """Return embedding tables that lie in host memory, and what is said of them.
+_OF_HOST = frozenset({UVM, UVM_CACHING, HOST, DRAM})
+
+
+def tables_off_device(graph: Graph, *, on_cpu: bool = False) -> dict[Value, Record]:
+    """Return embedding tables outside of device memory, and what is said of them.
+
+    Device memory is the host's on a CPU.
 
     States of fused updates that have a number for each element lie where their table
     does, without a cache; those of a number a row are on the device (FBGEMM's
-    `construct_split_state`).
+    `construct_split_state`). Of other tiers all states lie beside the rows.
     """
     placed: dict[Value, Record] = {}
     for node in graph:
         if not _has_tables(node):
             continue
         tables = node.attributes.records("tables")
-        hosted = [(i, table) for i, table in enumerate(tables) if table.get("tier")]
+        own = _OF_HOST if on_cpu else frozenset[str]()
+        hosted = [
+            (i, table)
+            for i, table in enumerate(tables)
+            if table.get("tier") and table["tier"] not in own
+        ]
         if is_embedding_bag(node):
             placed.update((node.operands[i], table) for i, table in hosted)
             continue
         states = node.operands[_inputs_of_backward(node) + len(tables) :]
         for number, table in hosted:
-            own = states[number :: len(tables)]
-            wide = (value for value in own if value.type and value.type.rank > 1)
-            placed.update(dict.fromkeys(wide, table.updated(tier=UVM)))
+            placed.update(_states_off_device(table, states[number :: len(tables)]))
     return placed
+
+
+def _states_off_device(table: Record, states: Sequence[Value]) -> dict[Value, Record]:
+    """Return the states of a table that are not on the device, and where they are."""
+    if table["tier"] in (UVM, UVM_CACHING):
+        wide = [value for value in states if value.type and value.type.rank > 1]
+        return dict.fromkeys(wide, table.updated(tier=UVM))
+    if table["tier"] in (HOST, REMOTE):
+        return dict.fromkeys(states, table)
+    return dict.fromkeys(states, table.updated(rows=0))  # no bookkeeping of their own
 
 
 def listed(names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.ir import AnyKey, LaunchGraph, LaunchOp, PerfcError, Program, TaskKind
-from perfc.ir.launch import HOST_KINDS, ResourceKind
+from perfc.ir.launch import HOST_KINDS, OFF_DEVICE, ResourceKind
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
@@ -132,6 +132,8 @@ class _Capture:
         """Put the device tasks after one call, without what the host did."""
         source, result = self.source, self.copy.result
         for task in tasks:
+            if source.resources[source.resource[task]].device == OFF_DEVICE:
+                raise UnsupportedModelError(_refused_elsewhere(source, task))
             if source.kind[task] is TaskKind.SYNC:
                 raise UnsupportedModelError(_refusal(source, task))
             if source.kind[task] is TaskKind.HOST:
@@ -165,6 +167,15 @@ def _refusal(graph: LaunchGraph, task: int) -> str:
         f"{graph.name} cannot be captured as a CUDA graph: {op.name}{node} calls "
         f"{graph.detail[task]}, which waits for the device, and CUDA refuses that "
         f"while it captures; {advice}, or use --runtime eager"
+    )
+
+
+def _refused_elsewhere(graph: LaunchGraph, task: int) -> str:
+    op = graph.ops[graph.op[task]]
+    return (
+        f"{graph.name} cannot be captured as a CUDA graph: rows of {op.name} "
+        f"(%{op.node}) are brought by others than the device; put the tables into hbm, "
+        "uvm or uvm-caching, or use --runtime eager"
     )
 
 

@@ -17,11 +17,18 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.launch import OFF_DEVICE
 from perfc.ir.node_kinds import (
     is_collective,
 )
 from perfc.ir.ops.collective import COMM_STREAM
-from perfc.passes.lowering.eager import EVENT_RECORD, STREAM_WAIT, WORK_WAIT, Launch
+from perfc.passes.lowering.eager import (
+    EVENT_RECORD,
+    STREAM_WAIT,
+    WORK_WAIT,
+    Launch,
+    Waits,
+)
 from perfc.passes.lowering.recipe import Lowered
 
 _FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
@@ -108,6 +115,58 @@ class Communication:
             self._pending[value] = {stream: end}
         self._resident.difference_update(node.operands)
 
+    def spread(self, node: Node, lowered: Lowered) -> None:
+        """Issue a node of which others than the device do a part.
+
+        Kernels of the node wait for what is awaited of it; who reads its results waits
+        for the rest of that.
+        """
+        graph, before, awaited = self.graph, -1, dict[int, int]()
+        op = graph.add_op(LaunchOp(lowered.name, node.name))
+        for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
+            if launch.stream:
+                stream = self._stream(launch.stream, OFF_DEVICE)
+                before = self._aside(op, stream, launch, kernel, before)
+                if launch.awaited:
+                    awaited[stream] = before
+                continue
+            if awaited:
+                ends = tuple(awaited.values())
+                self._call(op, STREAM_WAIT, TaskKind.WAIT, self.compute, ends)
+                awaited.clear()
+            before = graph.launch(
+                launch.kind,
+                self.thread,
+                self.compute,
+                op=op,
+                kernel=kernel,
+                call=launch.call,
+                detail=launch.detail,
+            )
+        for value in node.results if awaited else ():
+            self._pending[value] = awaited
+
+    def _aside(
+        self, op: int, stream: int, launch: Launch, kernel: int, before: int
+    ) -> int:
+        """Issue what runs elsewhere, or begin with it where nothing issues it."""
+        graph, after, issue = self.graph, tuple[int, ...](), -1
+        if launch.after is Waits.COMPUTE:
+            after = (self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute),)
+        elif launch.after is Waits.PREVIOUS:
+            after = (before,)
+        if launch.after is not Waits.AHEAD:
+            issue = graph.task(TaskKind.CALL, self.thread, op=op, detail=launch.call)
+        return graph.task(
+            launch.kind,
+            stream,
+            op=op,
+            kernel=kernel,
+            issue=issue,
+            after=after,
+            detail=launch.detail,
+        )
+
     def _meeting(self, node: Node) -> str:
         """Say which collective of a communicator this is; "" if it is none."""
         if not is_collective(node):
@@ -137,9 +196,9 @@ class Communication:
                     found[stream] = record
         return found
 
-    def _stream(self, name: str) -> int:
+    def _stream(self, name: str, device: int = 0) -> int:
         if name not in self._streams:
-            self._streams[name] = self.graph.stream(name)
+            self._streams[name] = self.graph.stream(name, device)
         return self._streams[name]
 
     def _call(

@@ -21,6 +21,7 @@ from perfc.ir.opdef import Trait
 from perfc.ir.support import VerifyError, budget
 from perfc.passes.graphs import (
     is_issued_in_order,
+    placed_lookups,
     stated_host_s,
 )
 from perfc.passes.lowering.communication import Communication, communicates
@@ -88,7 +89,14 @@ class Lowering:
 
     def copy_inputs(self, graph: Graph) -> None:
         """Copy each input that the graph reads on the device."""
+        kept: frozenset[Value] = frozenset()
+        if self._is_spread(graph):
+            from perfc.passes.lowering.far_tables import kept_on_host  # noqa: PLC0415 - lazy
+
+            kept = kept_on_host(graph, on_cpu=False)  # nothing is copied to a CPU
         for value in graph.inputs:
+            if value in kept:
+                continue
             slot = self._slot(value)
             if slot not in self._copies:
                 launch = self.binding.copy_kernel(slot)
@@ -97,9 +105,17 @@ class Lowering:
             if copy is not None:
                 self._emit(copy, value.name)
 
+    def _is_spread(self, graph: Graph) -> bool:
+        """Whether others than the device do a part of the graph's lookups."""
+        if not placed_lookups(graph):
+            return False
+        from perfc.passes.lowering.far_tables import is_spread  # noqa: PLC0415 - lazy
+
+        return is_spread(graph, on_cpu=self.binding.settings.on_cpu)
+
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
-        if communicates(graph):
+        if communicates(graph) or self._is_spread(graph):
             self._communication = Communication(self.graph, self._thread, self._stream)
             self._communication.begin(graph)
         # Parameters of one type are one slot, so that layers that repeat are equal
@@ -149,6 +165,10 @@ class Lowering:
         """Emit a node between collectives, or one of them."""
         if is_issued_in_order(node):
             communication.launch(node, lowered)
+            return
+        if any(launch.stream for launch in lowered.launches):
+            communication.wait(node)
+            communication.spread(node, lowered)
             return
         if lowered.launches:
             communication.wait(node)

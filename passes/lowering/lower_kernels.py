@@ -35,6 +35,7 @@ from perfc.ir.support import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
+from perfc.passes.graphs import placed_lookups
 from perfc.passes.lowering.communication import communicates
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
@@ -125,6 +126,8 @@ class LowerKernels(Pass):
         ):
             verification.verify_communicators(program)
             settings = attrs.evolve(settings, system=_system(ctx))
+        if any(map(_is_placed, program.classes)):
+            settings = _shared(self._placed(program, ctx, settings))
         shared = len(program.classes) > 1
         binding = Binding(program.bindings, settings, shared=shared)
         try:
@@ -135,6 +138,19 @@ class LowerKernels(Pass):
             check_bound(program)  # names them all, where the first was found
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
+
+    def _placed(
+        self, program: Program, ctx: PassContext, settings: Settings
+    ) -> Settings:
+        """Check where tables outside of device memory are; say who shares that."""
+        from perfc.passes.lowering.far_tables import (  # noqa: PLC0415 - lazy
+            check_places,
+            placed_settings,
+        )
+
+        if ctx.system is not None:
+            check_places(program, settings, ctx.system, ctx)
+        return placed_settings(program, settings)
 
     def _fp32_gemms(self, target: Target | None) -> str:
         """Return the mode of fp32 GEMMs: rocBLAS takes AMD's matrix cores.
@@ -215,6 +231,11 @@ class LowerKernels(Pass):
         recipe = lowering.recipe(rank.ops.version)
         ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
         return lowering.graph
+
+
+def _is_placed(rank: RankClass) -> bool:
+    """Whether a rank looks up tables outside of device memory."""
+    return rank.ops is not None and bool(placed_lookups(rank.ops))
 
 
 @functools.lru_cache(64)

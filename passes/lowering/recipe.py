@@ -186,7 +186,10 @@ class Lowered:
         name: str, launches: Sequence[Launch], layouts: tuple[Layout, ...]
     ) -> Tasks:
         """Return all of what a site becomes but its kernels."""
-        each = [(a.call, a.kind, a.detail, a.waits, a.op) for a in launches]
+        each = [
+            (a.call, a.kind, a.detail, a.waits, a.op, a.stream, a.after, a.awaited)
+            for a in launches
+        ]
         return name, tuple(each), layouts
 
 

@@ -192,7 +192,8 @@ class _Storages:
         self._keep_cached()
         end, gradients = len(self.nodes), self._gradients()
         states = self.graph.states  # gradients among them are zeroed, and not freed
-        placed = tables_off_device(self.graph)
+        on_cpu = target is not None and target.device.synchronous
+        placed = tables_off_device(self.graph, on_cpu=on_cpu)
         lasting = (
             (BufferKind.PARAMETER, self.graph.parameters),
             (BufferKind.OPTIMIZER, [v for v in states if v not in gradients]),

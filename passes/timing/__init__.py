@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from perfc.passes.timing.stream_schedule import StreamSchedule
     from perfc.passes.timing.sustained_clock import SustainedClock
     from perfc.passes.timing.task_durations import sources
-    from perfc.passes.timing.task_kinds import detail_mask, kernel_numbers, task_mask
+    from perfc.passes.timing.task_kinds import (
+        detail_mask,
+        device_mask,
+        kernel_numbers,
+        task_mask,
+    )
     from perfc.passes.timing.time_interval import (
         ErrorParts,
         OwnEffects,
@@ -79,7 +84,13 @@ else:
             "stream_schedule": ("StreamSchedule",),
             "sustained_clock": ("SustainedClock",),
             "task_durations": ("sources",),
-            "task_kinds": ("detail_mask", "kernel_numbers", "task_mask"),
+            "task_kinds": (
+                "detail_mask",
+                "device_mask",
+                "device_mask",
+                "kernel_numbers",
+                "task_mask",
+            ),
             "compared_times": (
                 "TimeErrors",
                 "errors_of_interval",
@@ -137,6 +148,7 @@ __all__ = [
     "arrivals",
     "demands_of",
     "detail_mask",
+    "device_mask",
     "errors_of_interval",
     "finish_s",
     "host_launches",

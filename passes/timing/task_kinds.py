@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir.launch import OFF_DEVICE
 from perfc.passes.columns import integers
 
 _NUMBER = {kind: number for number, kind in enumerate(TaskKind)}
@@ -37,6 +38,14 @@ def kernel_numbers(graph: LaunchGraph) -> NDArray[np.int64]:
         if graph.complete:
             _KERNELS[graph.structure] = found
     return found
+
+
+def device_mask(graph: LaunchGraph) -> NDArray[np.bool_]:
+    """Return which tasks of *graph* are not done elsewhere than on host and device."""
+    away = [r.device == OFF_DEVICE for r in graph.resources]
+    if not any(away):
+        return np.ones(len(graph), dtype=np.bool_)
+    return ~np.array(away)[integers(graph.resource)]
 
 
 def detail_mask(graph: LaunchGraph, details: frozenset[str]) -> NDArray[np.bool_]:

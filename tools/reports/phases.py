@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import MemoryUse, task_mask
+from perfc.passes.timing import device_mask
 from perfc.tools.reports.results import Results
 
 Json: TypeAlias = dict[str, Any]
@@ -47,7 +48,7 @@ def phase_entries(
     table, number = results.path.segment_table, results.critical
     graph, count = results.hosted[number].graph, len(names)
     durations_s = results.class_tasks(results.schedule.durations_s, number)
-    busy = np.array(task_mask(graph, BUSY_KINDS))
+    busy = np.array(task_mask(graph, BUSY_KINDS)) & device_mask(graph)
     working = np.array(task_mask(graph, _WORKING))
     first = of_task[results.schedule.offsets[number] :][: len(graph)]
     columns = {

@@ -11,7 +11,7 @@ import numpy as np
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import MemoryUse, task_mask
-from perfc.passes.timing import arrival
+from perfc.passes.timing import arrival, device_mask
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.stretches import Stretch, Stretches, disjoint, idle, total_s
 
@@ -65,7 +65,8 @@ def busy_s(results: Results, number: int, kinds: frozenset[TaskKind]) -> float:
 
 def _runs(results: Results, number: int, kinds: frozenset[TaskKind]) -> Stretches:
     """Return when tasks of some kinds of a rank class run."""
-    chosen = np.flatnonzero(task_mask(results.hosted[number].graph, kinds))
+    graph = results.hosted[number].graph
+    chosen = np.flatnonzero(task_mask(graph, kinds) & device_mask(graph))
     start_s = results.class_tasks(results.schedule.starts_s, number)[chosen]
     end_s = results.class_tasks(results.schedule.ends_s, number)[chosen]
     return np.stack([start_s, end_s], axis=1)

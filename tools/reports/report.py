@@ -266,7 +266,7 @@ class Report(VerbResult):
             "time_us_p05": low_us,
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
-            **report_summary.power(self.results, self._samples),
+            **report_summary.power(self.results, self._samples, self.target),
             **report_summary.throughput(
                 self.results, self._samples, on_cpu=self.target.device.synchronous
             ),

@@ -16,6 +16,7 @@ from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, HostedLaunches, SegmentKind
 from perfc.passes.timing import finish_s, kernel_numbers
+from perfc.tools.reports.node_watts import node_watts
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
@@ -74,16 +75,22 @@ def _device_alone_s(results: Results) -> float:
     return finish_s(timeline, durations_s.tolist())
 
 
-def power(results: Results, samples: int | None) -> Json:
+def power(results: Results, samples: int | None, target: Target) -> Json:
     """Joules of the step, samples for each and the SM clock; null where unknown.
+
+    Of boards that nobody has measured, they are those of their share of the nodes, if
+    the sheet says what a node draws.
 
     Args:
         results: The facts.
         samples: Of the step, all replicas together; None: the model has none.
+        target: What it runs on.
 
     """
-    found = results.sustained
-    joules = None if found is None else found.joules(results.path.time_s)
+    found, time_s = results.sustained, results.path.time_s
+    joules = None if found is None else found.joules(time_s)
+    if joules is None and (watts := node_watts(results, target)) is not None:
+        joules = watts * time_s
     clock_hz = None if found is None else found.clock_hz[results.critical]
     return {
         "energy_j": joules,

@@ -251,7 +251,10 @@ def _device_alone(summary: Json) -> tuple[str, str]:
 
 
 def _power(report: Json) -> tuple[str, str]:
-    """Return mean watts of a GPU, and joules, samples for each and clock in words."""
+    """Return mean watts of a rank, and joules, samples for each and clock in words.
+
+    Where boards have not been measured they are those of the nodes, by their sheets.
+    """
     summary = report["summary"]
     joules, per_joule = summary["energy_j"], summary["samples_per_j"]
     if joules is None:
@@ -259,7 +262,9 @@ def _power(report: Json) -> tuple[str, str]:
     watts = joules * _US / summary["time_us"] / world_size(report)
     parts = [f"{format_quantity(joules, 'J')} an iteration"]
     parts += [f"{per_joule:.3g} samples/J"] if per_joule else []
-    parts.append(f"mean SM clock {summary['sm_clock_mhz']:,.0f} MHz")
+    clock_mhz = summary["sm_clock_mhz"]
+    by_node = "by the watts of the node's sheet"
+    parts.append(f"mean SM clock {clock_mhz:,.0f} MHz" if clock_mhz else by_node)
     return f"{watts:.0f} W", ", ".join(parts)
 
 
@@ -356,11 +361,16 @@ def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
                 common_place([node["module"] or node["id"] for node in nodes]),
                 f"x {count}" if count > 1 else "",
                 format_us(time_us),
-                format_share(time_us, report["summary"]["gpu_active_us"]),
+                _share_of(time_us, report["summary"]["gpu_active_us"]),
                 _priced_by(first),
             )
         )
     return rows if times else []
+
+
+def _share_of(time_us: float, active_us: float) -> str:
+    """Return a share of the device's time; what others do beside it may be more."""
+    return "beside" if time_us > active_us else format_share(time_us, active_us)
 
 
 def _priced_by(node: Json) -> str:

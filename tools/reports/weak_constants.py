@@ -18,7 +18,7 @@ FILES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "conv": ("conv",),
         "cpu": ("cpu",),
         "embedding-bag": ("embedding", "streaming"),
-        "embedding-tiers": ("embedding",),
+        "embedding-tiers": ("embedding", "tiers"),
         "embedding-update": ("embedding", "streaming"),
         "memcpy": ("memcpy",),
         "multi-tensor": ("multi_tensor",),

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from perfc.costmodels import Target, load_target
+from perfc.costmodels.embedding import HOST, REMOTE
+from perfc.costmodels.sheets import find_tier
 from perfc.ir import PerfcError, UsageError
-from perfc.passes.embeddings import PlaceEmbeddings
+from perfc.passes.embeddings import TIERS, PlaceEmbeddings
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.tools.given import MAX_DIM, check_known, closest, whole
 from perfc.tools.models import input_symbols
@@ -29,6 +31,9 @@ _LATER = (
 """Settings that a parameter of a workload goes before, where it has their name."""
 
 _PLACE, _POPULARITY = "place", "popularity"
+_PLACES = frozenset({*TIERS, HOST, REMOTE})
+"""Places of tables that are no tiers of a target."""
+
 TARGET = "target"
 _DIM = "dim:"
 """What a dimension is called by that has the name of something else."""
@@ -157,7 +162,7 @@ class Names:
     def _read(self, role: Role) -> Callable[[str, Value], Value]:
         readers: Mapping[Role, Callable[[str, Value], Value]] = {
             Role.SETTING: _setting,
-            Role.PLACE: _place,
+            Role.PLACE: self._place,
             Role.POPULARITY: lambda _, value: str(value),
             Role.PARAMETER: self._parameter,
             Role.DIM: whole(MAX_DIM),
@@ -166,9 +171,28 @@ class Names:
         return readers[role]
 
     def _parameter(self, name: str, value: Value) -> Value:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # as of a range from 1e4
         if self.workload is not None:
             self.workload.values(f"{name}={value}")
         return value
+
+    def _place(self, name: str, value: Value) -> Value:
+        """Refuse a place of tables that no target has."""
+        (placed,) = parse_pipeline(place_pass(str(value)))
+        tier = placed.tier if isinstance(placed, PlaceEmbeddings) else ""
+        if tier in _PLACES:
+            return value
+        refused: PerfcError | None = None
+        for target in self.targets:
+            known = target if isinstance(target, Target) else load_target(target)
+            try:
+                find_tier(known, tier)
+            except PerfcError as error:
+                refused = error
+            else:
+                return value
+        raise refused or UsageError(_unknown(name, [*_PLACES]))
 
     def _field(self, name: str, value: Value) -> Value:
         """Refuse a field that no target has, or a value that it cannot take."""
@@ -214,11 +238,6 @@ def _setting(name: str, value: Value) -> Value:
         check_known(name, str(value), option.choices)
     read: Value = attrs.fields_dict(Request)[name].metadata["read"](name, value)
     return read
-
-
-def _place(name: str, value: Value) -> Value:
-    place_pass(str(value))
-    return value
 
 
 def place_pass(text: str) -> str:

@@ -13,12 +13,13 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import brief, path_text
+from perfc.ir.support import Level, brief, path_text
 from perfc.tools.given import read_target
 from perfc.tools.models import Model, OnnxModel
 from perfc.tools.reports import VerbResult
 from perfc.tools.request import AnalyzeOptions, Request
 from perfc.tools.signatures import shows
+from perfc.tools.sweeping.axes import TARGET
 from perfc.tools.sweeping.condition import read_condition
 from perfc.tools.sweeping.executor import Executor, Part
 from perfc.tools.sweeping.executors import find_executor
@@ -47,6 +48,8 @@ Values: TypeAlias = str | Sequence[Value]
 
 _MOST_AT_ONCE = 100
 """Configurations of a part: what a kill of a worker, or of all, may lose."""
+
+_OF_WATTS = frozenset({"samples_per_j", "energy_j"})
 
 _PARTS = 8
 """Parts that each worker gets, or more, so that all end at the same time."""
@@ -103,8 +106,21 @@ class Sweep(VerbResult):
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """What analyses said, each once."""
-        return self.remarks
+        """What analyses said, each once, and whose watts are wanted but not known."""
+        return (*self.remarks, *self._without_watts())
+
+    def _without_watts(self) -> Iterator[Diagnostic]:
+        wanted = [name for name in self.space.metrics if name in _OF_WATTS]
+        if not wanted or self.space.metrics == USUAL:
+            return
+        for name in self.space.names:
+            own = [r for r in self.rows if r[TARGET] == name and not r[ERROR]]
+            if own and all(row[wanted[0]] is None for row in own):
+                msg = (
+                    f"{name}: watts are not known, so that {', '.join(wanted)} is "
+                    "empty; add power.node_w to its sheet, or name a target that has it"
+                )
+                yield Diagnostic(Level.WARNING, "no-watts", msg, name)
 
     def where(self, condition: str) -> Sweep:
         """Return the rows that a condition holds of, as `--where` takes it.

@@ -8,6 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.passes.lowering.eager.cpu import on_cpu
+    from perfc.passes.lowering.eager.embedding import is_far, is_looked_up_elsewhere
     from perfc.passes.lowering.eager.memory import SCRATCH, blas_workspace_bytes
     from perfc.passes.lowering.eager.movement import input_launch
     from perfc.passes.lowering.eager.rules import eager_launches
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         Settings,
         Site,
         Tensor,
+        Waits,
         bound,
         dtype_name,
         scratch_bytes,
@@ -36,6 +38,7 @@ else:
         __name__,
         {
             "cpu": ("on_cpu",),
+            "embedding": ("is_far", "is_looked_up_elsewhere"),
             "memory": ("SCRATCH", "blas_workspace_bytes"),
             "movement": ("input_launch",),
             "rules": ("eager_launches",),
@@ -53,7 +56,9 @@ else:
                 "Settings",
                 "Site",
                 "Tensor",
+                "Waits",
                 "WORK_WAIT",
+                "Waits",
                 "bound",
                 "dtype_name",
                 "scratch_bytes",
@@ -78,11 +83,14 @@ __all__ = [
     "Settings",
     "Site",
     "Tensor",
+    "Waits",
     "blas_workspace_bytes",
     "bound",
     "dtype_name",
     "eager_launches",
     "input_launch",
+    "is_far",
+    "is_looked_up_elsewhere",
     "on_cpu",
     "scratch_bytes",
     "vector_math",

@@ -168,6 +168,9 @@ class Settings:
         attention: Which kernels attention is to run by; `auto` for PyTorch's choice.
         inputs: Where inputs are when they are wanted, one of `INPUTS`.
         deterministic: Whether cuDNN may take none but deterministic algorithms.
+        sharers: Ranks that look up tables outside of device memory at once.
+        updates: The optimizer of tables that no kernel reads where they lie; empty
+            where nothing updates them.
 
     """
 
@@ -188,6 +191,8 @@ class Settings:
     attention: str = ATTENTION_KERNELS[0]
     inputs: str = "host-pinned"
     deterministic: bool = False
+    sharers: int = 1
+    updates: str = ""
 
     def gemm_math(self, dtype: DType) -> str:
         """Return the math mode of GEMMs and convolutions."""
@@ -235,6 +240,17 @@ class Site:
         return Tensor(self.results[0])
 
 
+class Waits(enum.Enum):
+    """What a task on a stream of its own waits for, besides that stream."""
+
+    NOTHING = "the call that issues it"
+    COMPUTE = "all that was computed before"
+    PREVIOUS = "the launch before, of the same op"
+    AHEAD = "nothing: it is for another step"
+
+    __hash__ = object.__hash__
+
+
 @attrs.frozen
 class Launch:
     """One call that puts one task on the stream.
@@ -249,6 +265,11 @@ class Launch:
         stated_s: Seconds the op states, NaN where none.
         waits: Whether the host then waits for the stream.
         op: Name of the op that begins with this launch, where it is not the first.
+        stream: Name of the stream of what is done for the device elsewhere; empty for
+            that of the kernels.
+        after: What such a task waits for.
+        awaited: Whether kernels that read the op's results, or those of the op itself
+            that follow, wait for it.
 
     """
 
@@ -259,6 +280,9 @@ class Launch:
     stated_s: float = math.nan
     waits: bool = False
     op: str = ""
+    stream: str = ""
+    after: Waits = Waits.NOTHING
+    awaited: bool = False
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 
+from perfc.costmodels.embedding import HOST, REMOTE
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
 from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.node_kinds import (
@@ -196,6 +197,12 @@ def _is_sharded(node: Node) -> bool:
     return any(sharding not in (None, _EVERYWHERE) for sharding in found)
 
 
+def _is_shared(node: Node) -> bool:
+    """Whether ranks have one copy of all tables, which others update for them."""
+    tables = node.attributes.records("tables")
+    return all(table.get("tier") in (HOST, REMOTE) for table in tables)
+
+
 def _dense_gradients(graph: Graph) -> Iterator[Value]:
     """Yield gradients of backward that the optimizer reads, in the order of making.
 
@@ -247,7 +254,8 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
             str(graph),
         )
     fused = [n for n in graph if "optimizer" in n.attributes and n.operands]
-    left = [n for n in fused if n.op == "embedding_bag_backward" and not _is_sharded(n)]
+    bags = [n for n in fused if n.op == "embedding_bag_backward"]
+    left = [n for n in bags if not (_is_sharded(n) or _is_shared(n))]
     if left:
         ctx.warn(
             "tables-apart",

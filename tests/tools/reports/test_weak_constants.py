@@ -31,7 +31,7 @@ UNCOUNTED = MappingProxyType(
         "kernels.near_rows_most": "of corrections by rows",
         "locality.": "an input, if nothing else is said",
         "streaming.sharers": "the rest was fitted with it in place",
-        "tiers.": "of tables' places, which set no kernel's time",
+        "tiers.": "of queries and of what is planned with, which are no kernels",
         "traces.": "of traces that were measured",
     }
 )

@@ -209,7 +209,7 @@ def test_forms_in_python() -> None:
         ({"dtype": ["fp99"]}, {}, "--vary dtype: .*'fp99' is none of"),
         ({"batch": [1.5]}, {}, "expected a whole number"),
         ({"runtime": ["fast"]}, {}, "'fast' is none of eager"),
-        ({"place": ["attic"]}, {}, "tier='attic'"),
+        ({"place": ["attic"]}, {}, "unknown tier attic"),
         ({"target": ["a100"]}, {}, "say --target once for each"),
         ({"time_us": [1]}, {}, "no such setting"),
         ({"batch": []}, {}, "'batch' has no values"),

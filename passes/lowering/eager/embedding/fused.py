@@ -11,7 +11,10 @@ two passes of the sort; with a dense gradient 15), published with PARAM.
 
 from __future__ import annotations
 
+import attrs
+
 from perfc.ir import DTYPES, OPTIMIZER_STATES, AttrValue, Record, Work
+from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
 from perfc.passes.lowering.eager.embedding.rows import Lookup
 from perfc.passes.lowering.eager.reductions import (
     I32,
@@ -57,6 +60,13 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
     )
     grad = site.operands[0]
     launches = list(made_contiguous((grad,)))
+    far = FarLookup.of(site, lookup)
+    if far is not None:
+        dtype = grad.type.dtype
+        launches += far.updated(dtype, dtype.bits // 8)
+        lookup = attrs.evolve(lookup, tables=far.near)
+        if not far.near:
+            return Eager(name, tuple(launches))
     if not kind:
         elements = sum(Tensor(result).numel for result in site.results)
         launches.append(fill(grad.type.dtype, elements))

@@ -71,6 +71,7 @@ class Lookup:
         lookups: Indices of each table.
         index_bytes: Of one index.
         attributes: Those of the op.
+        sharers: Ranks that look up tables outside of device memory at once.
 
     """
 
@@ -79,6 +80,7 @@ class Lookup:
     lookups: int
     index_bytes: int
     attributes: Record
+    sharers: int = 1
 
     @classmethod
     def of(cls, site: Site, indices: Tensor, batch: int) -> Lookup:
@@ -96,7 +98,8 @@ class Lookup:
             if said := described.get("popularity"):
                 locality.parse_popularity(str(said))
         size = indices.type.dtype.bits // 8
-        return cls(complete, batch, lookups, size, site.attributes)
+        sharers = site.settings.sharers
+        return cls(complete, batch, lookups, size, site.attributes, sharers)
 
     @property
     def total(self) -> int:
@@ -113,9 +116,10 @@ class Lookup:
         self, tables: tuple[Record, ...] | None = None, **more: AttrValue
     ) -> dict[str, AttrValue]:
         """Return the signature of a kernel over *tables*: as in measured rows."""
+        listed = self.tables if tables is None else tables
         params: dict[str, AttrValue] = {
             "batch": self.batch,
-            "tables": self.tables if tables is None else tables,
+            "tables": listed,
             "mode": self.attributes.text("mode"),
             "weighted": self.attributes.flag("weighted"),
         }
@@ -123,6 +127,8 @@ class Lookup:
             params["popularity"] = popularity
         if self.index_bytes != INDEX_BYTES:
             params["index_bytes"] = self.index_bytes
+        if self.sharers > 1 and any(table.get("tier") for table in listed):
+            params["ranks"] = self.sharers
         return params | more
 
 

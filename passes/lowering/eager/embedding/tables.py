@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work
 from perfc.ir.ops.embedding import bags
+from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
 from perfc.passes.lowering.eager.embedding.row_cache import filled_caches
 from perfc.passes.lowering.eager.embedding.rows import (
     PADDING,
@@ -67,11 +70,22 @@ def _embedding_bag(site: Site) -> Eager:
         offsets = Tensor(TensorType(rest[0].type.dtype, (batch,)))
         launches.append(scratch(elementwise_launch("arange", (), offsets)))
     lookup = Lookup.of(site, rest[0], batch)
-    params = lookup.params()
     dtype = site.operands[0].type.dtype
-    launches += filled_caches(lookup, dtype)
-    launches.append(vector_launch("embedding_bag", dtype, params, site.work))
-    return Eager(FUSED if tables > 1 else "aten::embedding_bag", tuple(launches))
+    name = FUSED if tables > 1 else "aten::embedding_bag"
+    far = FarLookup.of(site, lookup)
+    if far is None:
+        return Eager(name, (*launches, *_read(lookup, dtype, site.work)))
+    launches += far.before(dtype)
+    if far.near:
+        near = attrs.evolve(lookup, tables=far.near)
+        launches += _read(near, dtype, far.near_work(site.work))
+    return Eager(name, (*launches, *far.beside(dtype, site.results[0].dtype.bits // 8)))
+
+
+def _read(lookup: Lookup, dtype: DType, work: Work) -> tuple[Launch, ...]:
+    """Return the kernel that looks up, and what brings rows into caches before it."""
+    kernel = vector_launch("embedding_bag", dtype, lookup.params(), work)
+    return (*filled_caches(lookup, dtype), kernel)
 
 
 def _bag_backward(site: Site) -> Eager:
