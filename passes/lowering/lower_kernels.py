@@ -117,7 +117,7 @@ class LowerKernels(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
-        settings = self._settings(ctx.system)
+        settings = self.settings(ctx.system)
         if any(
             rank.ops is not None and communicates(rank.ops) for rank in program.classes
         ):
@@ -150,7 +150,13 @@ class LowerKernels(Pass):
             return "tf32"
         return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
 
-    def _settings(self, target: Target | None) -> Settings:
+    def settings(self, target: Target | None) -> Settings:
+        """Return what is assumed of PyTorch and of a target.
+
+        Raises:
+            UnsupportedModelError: the target has no such kernels.
+
+        """
         rates: Container[str] = () if target is None else target.device.flops_per_s
         settings = Settings(
             self._fp32_gemms(target),
@@ -231,6 +237,11 @@ def _system(ctx: PassContext) -> System | None:
     return system
 
 
+def sm_count(target: Target) -> int:
+    """Return the SMs by which libraries choose kernels of GEMMs for a target."""
+    return as_known(target).device.sm_count
+
+
 def _device_settings(settings: Settings, target: Target) -> Settings:
     """Add what the kernels that run depend on of the device.
 
@@ -243,7 +254,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
     newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
     return attrs.evolve(
         settings,
-        sm_count=as_known(target).device.sm_count,
+        sm_count=sm_count(target),
         newer_than_volta=newer,
         on_cpu=device.synchronous,
         gpu=as_known(target) if settings.fp32_gemms == "tf32" else None,

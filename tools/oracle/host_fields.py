@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.passes.facts import HostedLaunches
 from perfc.passes.timing import Amount, Lag, Lags, Network, sources
 from perfc.tools.oracle import edits
+from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
 
@@ -130,6 +132,16 @@ class HostFields:
                 amount = now if isinstance(now, Amount) else Amount(now)
                 made[place] = amount.times(own, column)
         return made
+
+    def hosted(self, setting: Setting) -> HostedLaunches:
+        """Return a setting's only launch graph, on a host that these fields are of.
+
+        A host of known speed errs otherwise than one of the profile's; how fast it is
+        makes no difference to that.
+        """
+        if "slowness" in self.columns:
+            setting = setting.after(edits.Target(**{"host.speed": 1.0}))
+        return setting.step.hosted[0]
 
     def lags(self, step: Step, first: int) -> Lags | None:
         """Return the lags between tasks; None where they do not vary."""
