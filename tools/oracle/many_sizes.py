@@ -10,7 +10,15 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.kernels import Flags, Floats, Indices, Many, many, parted
+from perfc.costmodels.kernels import (
+    Flags,
+    Floats,
+    Indices,
+    Many,
+    SplitError,
+    many,
+    parted,
+)
 from perfc.ir import PerfcError, Work
 from perfc.passes.facts import SCHEDULE
 from perfc.passes.lowering import (
@@ -372,17 +380,25 @@ class ManySizes:
         blas[~costs.of("is_blas").any(axis=0)] = 0
         written = costs.of("bytes_written").astype(np.int64)
         read = costs.of("bytes_read").astype(np.int64)
-        own = {name: parted(number, members) for name, number in numbers.items()}
-        kernels = [*graph.kernels]
-        for number in scratch_kernels(graph):
-            flops = kernels[number].work.flops
-            work = Work(flops, many(read[number]), many(written[number]))
-            kernels[number] = attrs.evolve(kernels[number], work=work)
         assert rank.ops is not None  # noqa: S101 - `_check` has looked
-        try:
-            return many_peaks(rank.ops, graph.with_kernels(kernels), own, blas)
-        except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
-            return None
+        found = np.empty(len(members), dtype=np.int64)
+        todo = [np.arange(len(members))]
+        while todo:
+            rows = todo.pop()
+            own = {name: parted(n, members[rows]) for name, n in numbers.items()}
+            kernels = [*graph.kernels]
+            for number in scratch_kernels(graph):
+                amounts = many(read[number, rows]), many(written[number, rows])
+                work = Work(kernels[number].work.flops, *amounts)
+                kernels[number] = attrs.evolve(kernels[number], work=work)
+            launches = graph.with_kernels(kernels)
+            try:
+                found[rows] = many_peaks(rank.ops, launches, own, blas[rows])
+            except SplitError as split:
+                todo += rows[split.mask], rows[~split.mask]
+            except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
+                return None
+        return found
 
 
 _SURELY = 1 - 1e-9
