@@ -9,9 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes.timing.many_schedules import ManyLags, ManySchedules
-from perfc.passes.timing.network import Network
-from perfc.passes.timing.time_interval import Z, NEARLY_ALL
+from perfc.passes.timing.many_schedules import ManySchedules
+from perfc.passes.timing.time_interval import NEARLY_ALL, Z
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]

@@ -59,7 +59,6 @@ class Family:
     @classmethod
     def of_states(cls, states: Sequence[State], members: Sequence[int]) -> Family:
         """Return the family of states that have one network."""
-
         costs = functools.partial(_costs, states) if has_costs(states[0]) else None
         if len(states) == 1:
             return cls(states[0], members, states[0].seconds, states, costs=costs)

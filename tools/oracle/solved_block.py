@@ -66,7 +66,8 @@ class SolvedBlock:
         return cls(step, costs, errors, seconds, lags, schedules)
 
     @property
-    def _graph(self) -> LaunchGraph:
+    def graph(self) -> LaunchGraph:
+        """The launches of a step of the same tasks."""
         return self.step.hosted[0].graph
 
     @functools.cached_property
@@ -89,7 +90,7 @@ class SolvedBlock:
     @property
     def active_s(self) -> Floats:
         """How long any kernel, copy or collective of each runs."""
-        places = 1 + np.flatnonzero(task_mask(self._graph, BUSY_KINDS))
+        places = 1 + np.flatnonzero(task_mask(self.graph, BUSY_KINDS))
         if not len(places):
             return np.zeros(self.seconds.shape[1])
         end_s = self.schedules.ends_s[places, 0]
@@ -106,7 +107,7 @@ class SolvedBlock:
     @property
     def bounds(self) -> Indices:
         """Place in `LIMITS` of what limits most of the time of each."""
-        graph, paths = self._graph, self._paths
+        graph, paths = self.graph, self._paths
         numbers = kernel_numbers(graph)
         limits = self.costs.of("limit")
         of_task = np.concatenate([limits, np.full_like(limits[:1], _COMPUTE)])[numbers]

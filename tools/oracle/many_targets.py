@@ -1,0 +1,151 @@
+"""A model on many targets, at many sizes: what reports say, by arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.ir import Diagnostic
+from perfc.ir.launch import BUSY_KINDS
+from perfc.passes.kinds import is_a
+from perfc.passes.lowering import LowerKernels
+from perfc.passes.timing import sources, task_mask
+from perfc.tools.oracle.columns import Columns
+from perfc.tools.oracle.families import Family
+from perfc.tools.oracle.host_fields import HostFields
+from perfc.tools.oracle.many_sizes import FEWEST, ManySizes
+from perfc.tools.oracle.setting import Setting
+from perfc.tools.oracle.solved_block import SolvedBlock
+from perfc.tools.oracle.solving import Solving
+from perfc.tools.oracle.state import State
+from perfc.tools.reports import LIMITS
+from perfc.tools.run import Run
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
+
+_US = 1e6
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """What is found of some members, all of them of the same tasks.
+
+    Attributes:
+        members: Which.
+        numbers: Numbers of a report's summary, one a member; NaN for null.
+        bounds: What limits most of the time of each.
+        diagnostics: What there is to say of all of them.
+
+    """
+
+    members: Sequence[int]
+    numbers: Mapping[str, Floats]
+    bounds: Sequence[str]
+    diagnostics: Sequence[Diagnostic]
+
+
+def found_together(
+    bases: Sequence[Setting], which: Indices, sizes: Mapping[str, NDArray[np.int64]]
+) -> Iterator[Found]:
+    """Yield what is found of members; those that are in none are to be analyzed.
+
+    Args:
+        bases: A setting on each of some targets, at any sizes.
+        which: The target of each member.
+        sizes: The sizes of members by name, as columns of `Oracle.batch`.
+
+    """
+    groups: dict[Hashable, list[int]] = {}
+    for number, base in enumerate(bases):
+        groups.setdefault(_lowered_by(base.run), []).append(number)
+    for numbers in groups.values():
+        members = np.flatnonzero(np.isin(which, numbers))
+        if len(members) < FEWEST:
+            continue
+        own = np.searchsorted(numbers, which[members])
+        at = {name: column[members] for name, column in sizes.items()}
+        chosen = [bases[number] for number in numbers]
+        many = ManySizes(State(chosen[0]), chosen, own, at)
+        for family in many.families()[0]:
+            if family.costs is not None:
+                yield from _found(family, chosen, own, members)
+
+
+def _lowered_by(run: Run) -> Hashable:
+    """Return what runs of one model share whose launches, and hosts, are the same.
+
+    How many SMs targets have may differ: rules are asked for all of them at once.
+    """
+    target, lowering = run.target, run.passes[0]
+    ops = [rank.ops for rank in run.model.program.classes if rank.ops is not None]
+    nodes = {node.op for graph in ops for node in graph}
+    if not isinstance(lowering, LowerKernels) or run.model.ranks > 1:
+        return target.spec_sha256
+    settings = attrs.evolve(lowering.settings(target), sm_count=0)
+    if not any("conv" in op for op in nodes):  # which alone ask for prices
+        settings = attrs.evolve(settings, gpu=None)
+    named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
+    return settings, named or target.host.overheads, target.host.speed
+
+
+def _found(
+    family: Family, bases: Sequence[Setting], which: Indices, members: Indices
+) -> Iterator[Found]:
+    """Yield what is found of the members of a family whose reports are known."""
+    peaks = family.peaks()
+    if peaks is None:
+        return
+    count = len(family.members)
+    rows = [np.array([row]) for row in range(count)]
+    solving = Solving(family, rows, HostFields({}), Columns(count, {}, ()))
+    diagnostics = family.state.setting.step.diagnostics
+    left = np.array(family.members)
+    for block in solving.blocks(intervals=True):
+        own, left = np.split(left, [len(block.times_s)])
+        peak, peaks = np.split(peaks, [len(own)])
+        sure = ~block.costs.alike
+        targets = [bases[number].run for number in which[own].tolist()]
+        numbers = {**_numbers(block), **_energy(block, targets)}
+        numbers["peak_memory_bytes"] = peak
+        limits = [LIMITS[number] for number in block.bounds[sure].tolist()]
+        yield Found(
+            members[own[sure]].tolist(),
+            {name: column[sure] for name, column in numbers.items()},
+            limits,
+            diagnostics,
+        )
+
+
+def _numbers(block: SolvedBlock) -> dict[str, Floats]:
+    time_us, active_us = block.times_s * _US, block.active_s * _US
+    low_s, high_s = block.intervals_s
+    launched = np.count_nonzero(task_mask(block.graph, BUSY_KINDS))
+    return {
+        "time_us": time_us,
+        "time_us_p05": low_s * _US,
+        "time_us_p95": high_s * _US,
+        "gpu_active_us": active_us,
+        "gpu_idle_us": np.maximum(0.0, time_us - active_us),
+        "launches": np.full(len(time_us), float(launched)),
+    }
+
+
+def _energy(block: SolvedBlock, runs: Sequence[Run]) -> dict[str, Floats]:
+    """Return the joules of each step, as `sustained-clock` adds them up."""
+    powers = [run.target.power for run in runs]
+    (rank,) = block.step.run.model.program.classes
+    costs, kernel = block.costs, sources(block.graph).kernel
+    asked = any(is_a(p, "sustained-clock") for p in block.step.run.passes)
+    if not asked or not any(powers):
+        return {"energy_j": np.full(len(runs), np.nan)}
+    launched = np.bincount(kernel, minlength=len(costs.rows))
+    drawn_j = (launched[:, None] * costs.of("joules")).sum(axis=0)
+    known = (costs.of("known") | (launched == 0)[:, None]).all(axis=0)
+    idle_w = np.array([np.nan if p is None else p.idle_watts for p in powers])
+    joules = len(rank.ranks) * (drawn_j + idle_w * block.times_s)
+    return {"energy_j": np.where(known, joules, np.nan)}
