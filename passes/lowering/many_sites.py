@@ -136,6 +136,13 @@ class ManySites:
                 _note([_as_it_is(lowered, self.every)], lowered, found)
         return found
 
+    @property
+    def noted(self) -> Iterator[Noted]:
+        """All kernels of the sites that have been asked for, whoever launches them."""
+        for parts in (*self._copies.values(), *self._parts.values()):
+            for part in parts:
+                yield from ((part.rows, kernel) for kernel in part.kernels)
+
     def site_varies(self, key: SiteKey) -> bool:
         """Whether what a site is depends on the sizes."""
         _, attributes, operands, results = key

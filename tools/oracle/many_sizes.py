@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -240,13 +241,16 @@ class ManySizes:
             _, alike = np.unique(both, return_inverse=True)
         if not fits.any():
             return None, alike
-        self._prices.note(
+        own = (
             noted
             for each in repeated
             for launches in each.kernels
             for parts in launches
             for noted in parts
         )
+        # Those of other tasks, too: a table of all takes less than one for each.
+        others = (sites.noted for sites in self._sites.values())
+        self._prices.note(itertools.chain(own, *others))
         rows = [self._of_kernels(each, fits) for each in repeated]
         self._keep_within_cap(setting.step, rows, fits)
         if not fits.any():

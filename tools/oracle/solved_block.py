@@ -120,9 +120,9 @@ class SolvedBlock:
         np.add.at(shares, (own, column), spent)
         waited = np.where(paths.issued[1:], self.lags.latency_s, 0.0)
         shares[_HOST] += waited.sum(axis=0)
-        gaps_s = np.array(
-            [np.broadcast_to(gap, column.shape) for gap in self.lags.gaps_s]
-        )
-        np.add.at(shares, (of_task, column), np.where(paths.followed[1:], gaps_s, 0.0))
+        followed = zip(paths.followed[1:], of_task, self.lags.gaps_s, strict=True)
+        for along, limit, gap_s in followed:
+            if np.any(gap_s):
+                shares[limit, column] += np.where(along, gap_s, 0.0)
         found: Indices = shares.argmax(axis=0)
         return found

@@ -123,7 +123,7 @@ class Alike:
     def _has_samples(self, model: Model) -> bool:
         """Whether samples are the batch, or the same everywhere."""
         sizes = self._sizes()
-        named = {name.removeprefix("dim:") for name in sizes}
+        named = {axis.name for axis in self.space.axes if axis.role is Role.DIM}
         known = [symbols for symbols in model.symbols or () if symbols is not None]
         if any(symbols.batch & named for symbols in known):
             return False
