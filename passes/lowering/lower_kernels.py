@@ -37,10 +37,13 @@ from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.lowering.communication import communicates
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
-from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
+from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
 
 _VOLTA = 7
 """Major compute capability, Turing's too."""
+
+_MOST_RECIPES = 8
+"""Recipes that are kept of a graph, each of other tasks."""
 
 INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 """Places of the inputs of an iteration when it starts."""
@@ -123,8 +126,7 @@ class LowerKernels(Pass):
         ):
             verification.verify_communicators(program)
             settings = attrs.evolve(settings, system=_system(ctx))
-        shared = len(program.classes) > 1
-        binding = Binding(program.bindings, settings, shared=shared)
+        binding = Binding(program.bindings, settings, shared=True)
         try:
             lowered = [
                 self._lower(rank, program, ctx, binding) for rank in program.classes
@@ -184,7 +186,7 @@ class LowerKernels(Pass):
         ctx: PassContext,
         binding: Binding,
     ) -> LaunchGraph:
-        recipes: Mapping[object, Recipe] = {}
+        recipes: Recipes = {}
         if rank.ops is not None:
             recipes = ctx.find(RECIPES, rank.ops) or {}
             ctx.set(RECIPES, rank.ops, recipes)
@@ -200,12 +202,14 @@ class LowerKernels(Pass):
         if settings.on_cpu:
             training = any(node.location.phase == "backward" for node in rank.ops)
             settings = attrs.evolve(settings, training=training)
-            binding = Binding(program.bindings, settings)
+            binding = Binding(program.bindings, settings, shared=True)
         # Searches lower one graph for many batch sizes: a recipe repeats the lowering
         # with other numbers, unless the graph has changed or a size decides what is
         # launched.
-        recipe = recipes.get((self, settings))
-        if recipe is not None and recipe.version == rank.ops.version:
+        key = self, attrs.evolve(settings, sm_count=0)
+        version = rank.ops.version
+        tried = [one for one in recipes.get(key, ()) if one.version == version]
+        for recipe in tried:
             graph = recipe.repeat(binding)
             if graph is not None:
                 return graph
@@ -216,8 +220,8 @@ class LowerKernels(Pass):
         lowering.lower(rank.ops)
         if not settings.on_cpu:
             lowering.synchronize()
-        recipe = lowering.recipe(rank.ops.version)
-        ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
+        kept = lowering.recipe(version), *tried[: _MOST_RECIPES - 1]
+        ctx.set(RECIPES, rank.ops, {**recipes, key: kept})
         return lowering.graph
 
 

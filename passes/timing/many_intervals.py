@@ -34,6 +34,8 @@ class ManyErrors:
         shared: Errors that kernels share: number of the factor, and sigma, shape
             (kernels, configurations) each.
         own: Sigma of each kernel's own error, of that shape.
+        first: The first kernel that each one is equal to, of that shape: equal ones
+            err alike.
 
     """
 
@@ -44,6 +46,7 @@ class ManyErrors:
     kernel: Indices
     shared: tuple[tuple[Indices, Floats], ...]
     own: Floats
+    first: Indices
 
     def moves(self, seconds: Floats) -> Floats:
         """Return how far each kernel moves, as `ErrorFactors.moves`.
@@ -120,7 +123,9 @@ def intervals_s(
     on_path = np.where(passed, seconds, 0.0)
     host_own = _own(on_path[errors.host], errors.host_own)
     per_kernel = np.zeros_like(errors.own)
-    np.add.at(per_kernel, errors.kernel, on_path[errors.device])
+    column = np.arange(per_kernel.shape[1])
+    first = errors.first[errors.kernel], column
+    np.add.at(per_kernel, first, on_path[errors.device])
     device_own = _own(per_kernel, errors.own)
     ups = (host_up, host_own[0], device_up, device_own[0])
     downs = (down, host_own[1], device_own[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import attrs
@@ -264,7 +264,6 @@ class _Asking:
             return
         intervals = [name for name in (P05, P95) if name in found]
         left = np.concatenate(solving.rows)
-        unsure: set[int] = set()
         for block in solving.blocks(intervals=bool(intervals)):
             own, left = np.split(left, [len(block.times_s)])
             if ACTIVE in found:
@@ -273,10 +272,6 @@ class _Asking:
                 both = dict(zip((P05, P95), block.intervals_s, strict=True))
                 for name in intervals:
                     found[name][own] = both[name] * _S_TO_US
-                unsure.update(own[block.costs.alike].tolist())
-        if unsure:
-            self._remark("two kernels may be one there, whose error counts once")
-            apart.find({name: found[name] for name in intervals}, unsure)
 
     def asked(self, configuration: int, host: HostFields) -> list[edits.Edit]:
         """Return the edits of one configuration that are no setting."""
@@ -325,14 +320,12 @@ class _Apart:
             return self.family.states[member]
         return self.asking.states([self.settings[member]])[0]
 
-    def find(
-        self, found: Mapping[str, Floats], only: Container[int] | None = None
-    ) -> None:
-        """Find what is wanted of all configurations, or of some."""
+    def find(self, found: Mapping[str, Floats]) -> None:
+        """Find what is wanted of all configurations."""
         for member, rows in enumerate(self.rows):
-            chosen = [n for n in rows.tolist() if only is None or n in only]
-            state = self.state(member) if chosen else self.family.state
-            for configuration in chosen:
+            state = self.state(member)
+            numbers: list[int] = rows.tolist()
+            for configuration in numbers:
                 now = state.after(self.asking.asked(configuration, self.host))
                 report = None if [*found] == [TIME] else now.report()
                 for name, values in found.items():

@@ -194,10 +194,22 @@ class Costs:
         return self.priced.numbered("kind", _kinds)[self.rows]
 
     @functools.cached_property
-    def alike(self) -> Flags:
-        """Whether two kernels may be equal, which elsewhere are one, by member."""
-        marks = np.sort(self.priced.column("mark", _marks)[self.rows], axis=0)
-        found: Flags = (marks[1:] == marks[:-1]).any(axis=0)
+    def first(self) -> Indices:
+        """The first kernel that each one is equal to, mostly itself.
+
+        Kernels that differ at some sizes may not at others, where a launch graph that
+        is made for those has one of them.
+        """
+        marks = self.priced.column("mark", _marks)[self.rows]
+        found = np.repeat(np.arange(len(marks))[:, None], marks.shape[1], axis=1)
+        ordered = np.sort(marks, axis=0)
+        for member in np.flatnonzero(
+            (ordered[1:] == ordered[:-1]).any(axis=0)
+        ).tolist():
+            _, first, at = np.unique(
+                marks[:, member], return_index=True, return_inverse=True
+            )
+            found[:, member] = first[at]
         return found
 
     def take(self, members: Indices) -> Costs:
@@ -218,23 +230,22 @@ def _kinds(one: PricedTable) -> Sequence[object]:
     return [(kinds[n][0], kinds[n][2] or kinds[n][1]) for n in at.tolist()]
 
 
-def _marks(one: PricedTable) -> Floats:
-    """Return a number of each kernel, the same of equal ones; few others have it."""
+def _marks(one: PricedTable) -> NDArray[np.complex128]:
+    """Return a number of each kernel, that no other kernel has: its work, and params."""
     table = one.table
-    found = table.flops + math.pi * table.bytes_read + math.e * table.bytes_written
-    found += [_mark(*kind) for kind in _kinds(one)]
+    work = table.flops + math.pi * table.bytes_read + math.e * table.bytes_written
+    params = np.array([_mark(*kind) for kind in _kinds(one)])
     if isinstance(table, ColumnTable):
         first = 0
         for part in table.parts:
             for name, column in part.params.items():
-                amounts = _amounts(column)
-                found[first : first + len(part)] += _mark(name) * amounts
+                params[first : first + len(part)] += _mark(name) * _amounts(column)
             first += len(part)
-        return found
+        return work + 1j * params
     for row, kernel in enumerate(table.kernels):
         for name, value in kernel.params.items():
-            found[row] += _mark(name) * _amount(value)
-    return found
+            params[row] += _mark(name) * _amount(value)
+    return work + 1j * params
 
 
 def _amounts(column: Array) -> Floats:

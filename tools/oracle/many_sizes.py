@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -22,10 +22,12 @@ from perfc.costmodels.kernels import (
 )
 from perfc.ir import PerfcError, Work
 from perfc.passes.facts import SCHEDULE
+from perfc.passes.kinds import is_a
 from perfc.passes.lowering import (
     LowerKernels,
     ManySites,
     Noted,
+    Recipe,
     Repeated,
     Settings,
     blas_workspace_bytes,
@@ -43,6 +45,7 @@ from perfc.tools.oracle.setting import Lowered, Setting
 from perfc.tools.oracle.solved import lags_s
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
+from perfc.tools.run import Run
 
 FEWEST = 6
 """Sizes from which on they are looked at together."""
@@ -65,9 +68,18 @@ class _ApartError(Exception):
     """Sizes have to be looked at one by one; why."""
 
 
+def host_of(run: Run) -> Hashable:
+    """Return what runs of one model share whose host takes the same times."""
+    named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
+    host = run.target.host
+    return named or host.overheads, host.speed
+
+
 @attrs.define(eq=False)
 class ManySizes:
     """A setting at many sizes, on one target or several that are lowered for alike.
+
+    How many SMs they have, their hosts and their prices may differ.
 
     Attributes:
         state: The state of the oracle, whose durations stay set.
@@ -156,11 +168,13 @@ class ManySizes:
                     apart += left.tolist()
                     break
                 known.append(self._lowered(at))
+                del self.base.lowered[: 1 - _MOST_LOWERED]
+                self.base.lowered.append(known[0])
                 made += 1
-            family, alike = self._family(known.pop(0), numbers, left)
-            if family is not None:
-                found.append(family)
+            families, alike = self._of_tasks(known.pop(0), numbers, left)
+            for family in families:
                 left = left[~np.isin(left, family.members)]
+            found += families
             held = (left == at) | self._over[left]
             apart += left[held].tolist()
             left = left[~held]
@@ -175,10 +189,7 @@ class ManySizes:
     def _lowered(self, member: int) -> Lowered:
         """Return the setting of a member, lowered."""
         base = self.bases[self.which.item(member)]
-        made = Lowered.of(base.made(self._bind(member)) if self.sizes else base)
-        del self.base.lowered[: 1 - _MOST_LOWERED]
-        self.base.lowered.append(made)
-        return made
+        return Lowered.of(base.made(self._bind(member)) if self.sizes else base)
 
     def _bind(self, member: int) -> edits.Bind:
         """Return the edit that leads to the size of a member."""
@@ -219,28 +230,28 @@ class ManySizes:
             for name in found[0]
         }
 
-    def _family(
+    def _of_tasks(
         self, lowered: Lowered, numbers: Mapping[str, int | Many], left: Indices
-    ) -> tuple[Family | None, Indices]:
+    ) -> tuple[list[Family], Indices]:
         """Return those of the members left whose tasks are those of a setting.
 
-        And a number that members have in common whose sites have the same tasks.
+        They are parted by their hosts. And a number that members have in common whose
+        sites have the same tasks.
         """
-        setting = lowered.setting
-        if setting.step.shares:
+        if lowered.setting.step.shares:
             msg = "tasks slow each other down (contention)"
             raise _ApartError(msg)
         fits = np.zeros(self._count, dtype=np.bool_)
         fits[left] = True
         alike = np.zeros(self._count, dtype=np.intp)
         repeated: list[Repeated] = []
-        for settings, recipe in lowered.recipes:
-            repeated.append(self._many_sites(settings, numbers).repeat(recipe))
+        for recipe in lowered.recipes:
+            repeated.append(self._many_sites(recipe, numbers).repeat(recipe))
             fits &= repeated[-1].fits
             both = alike * self._count + repeated[-1].alike
             _, alike = np.unique(both, return_inverse=True)
         if not fits.any():
-            return None, alike
+            return [], alike
         own = (
             noted
             for each in repeated
@@ -252,21 +263,44 @@ class ManySizes:
         others = (sites.noted for sites in self._sites.values())
         self._prices.note(itertools.chain(own, *others))
         rows = [self._of_kernels(each, fits) for each in repeated]
-        self._keep_within_cap(setting.step, rows, fits)
-        if not fits.any():
-            return None, alike
-        return self._with_costs(setting, rows, np.flatnonzero(fits), numbers), alike
+        found: list[Family] = []
+        for host, targets in self._hosts.items():
+            of_host = fits & np.isin(self.which, targets)
+            setting = self._on_host(lowered, host, np.flatnonzero(of_host))
+            if setting is not None:
+                self._keep_within_cap(setting.step, rows, of_host)
+                members = np.flatnonzero(of_host)
+                found.append(self._family(setting, rows, members, numbers))
+        return [family for family in found if family.members], alike
+
+    @functools.cached_property
+    def _hosts(self) -> Mapping[Hashable, Sequence[int]]:
+        """The targets by their hosts."""
+        found: dict[Hashable, list[int]] = {}
+        for number, base in enumerate(self.bases):
+            found.setdefault(host_of(base.run), []).append(number)
+        return found
+
+    def _on_host(
+        self, lowered: Lowered, host: Hashable, members: Indices
+    ) -> Setting | None:
+        """Return a setting of the same tasks on a host; None where it is not known."""
+        if not len(members) or host == host_of(lowered.setting.run):
+            return lowered.setting if len(members) else None
+        made = self._lowered(members.item(0))
+        pairs = zip(made.recipes, lowered.recipes, strict=True)
+        return made.setting if all(one is other for one, other in pairs) else None
 
     def _many_sites(
-        self, settings: Settings, numbers: Mapping[str, int | Many]
+        self, recipe: Recipe, numbers: Mapping[str, int | Many]
     ) -> ManySites:
         """Return the sites of a graph, on all targets."""
-        key = attrs.evolve(settings, sm_count=0)
-        if key not in self._sites:
-            sms = np.array([sm_count(base.run.target) for base in self.bases])
+        sms = np.array([sm_count(base.run.target) for base in self.bases])
+        settings = attrs.evolve(recipe.settings, sm_count=0)
+        if settings not in self._sites:
             on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
-            self._sites[key] = ManySites(self._count, numbers, on_all)
-        return self._sites[key]
+            self._sites[settings] = ManySites(self._count, numbers, on_all)
+        return self._sites[settings]
 
     def _of_kernels(self, repeated: Repeated, fits: Flags) -> list[Rows]:
         """Return the price of each kernel of a graph; note where launches disagree."""
@@ -324,7 +358,7 @@ class ManySizes:
             self._over |= over & fits
             fits &= ~over
 
-    def _with_costs(
+    def _family(
         self,
         setting: Setting,
         rows: Sequence[Sequence[Rows]],

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes.kinds import is_a
-from perfc.passes.lowering import LowerKernels
+from perfc.passes.lowering import LowerKernels, dtype_name
 from perfc.passes.timing import sources, task_mask
 from perfc.tools.oracle.columns import Columns
 from perfc.tools.oracle.families import Family
@@ -77,20 +77,21 @@ def found_together(
 
 
 def _lowered_by(run: Run) -> Hashable:
-    """Return what runs of one model share whose launches, and hosts, are the same.
+    """Return what runs of one model share that are lowered by the same rules.
 
     How many SMs targets have may differ: rules are asked for all of them at once.
     """
     target, lowering = run.target, run.passes[0]
-    ops = [rank.ops for rank in run.model.program.classes if rank.ops is not None]
-    nodes = {node.op for graph in ops for node in graph}
     if not isinstance(lowering, LowerKernels) or run.model.ranks > 1:
         return target.spec_sha256
     settings = attrs.evolve(lowering.settings(target), sm_count=0)
-    if not any("conv" in op for op in nodes):  # which alone ask for prices
-        settings = attrs.evolve(settings, gpu=None)
-    named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
-    return settings, named or target.host.overheads, target.host.speed
+    graphs = [rank.ops for rank in run.model.program.classes if rank.ops is not None]
+    if not any("conv" in node.op for graph in graphs for node in graph):
+        settings = attrs.evolve(settings, gpu=None)  # whom convolutions alone ask
+    types = [value.type for graph in graphs for value in graph.values()]
+    if not any(type_ is None or dtype_name(type_.dtype) == "fp64" for type_ in types):
+        settings = attrs.evolve(settings, fp64_gemms="")
+    return settings
 
 
 def _found(
@@ -108,14 +109,13 @@ def _found(
     for block in solving.blocks(intervals=True):
         own, left = np.split(left, [len(block.times_s)])
         peak, peaks = np.split(peaks, [len(own)])
-        sure = ~block.costs.alike
         targets = [bases[number].run for number in which[own].tolist()]
         numbers = {**_numbers(block), **_energy(block, targets)}
         numbers["peak_memory_bytes"] = peak
-        limits = [LIMITS[number] for number in block.bounds[sure].tolist()]
+        limits = [LIMITS[number] for number in block.bounds.tolist()]
         yield Found(
-            members[own[sure]].tolist(),
-            {name: column[sure] for name, column in numbers.items()},
+            members[own].tolist(),
+            numbers,
             limits,
             diagnostics,
         )

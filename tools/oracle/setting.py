@@ -14,7 +14,7 @@ from perfc.ir import PerfcError, UsageError
 from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
-from perfc.passes.lowering import FuseOps, Recipe, Settings
+from perfc.passes.lowering import FuseOps, Recipe
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
 from perfc.passes.precision import ConvertDtype
@@ -352,12 +352,12 @@ class Lowered:
 
     Attributes:
         setting: The setting, whose step has the tasks of the recipes.
-        recipes: Of each rank class, with what was assumed.
+        recipes: Of each rank class.
 
     """
 
     setting: Setting
-    recipes: Sequence[tuple[Settings, Recipe]]
+    recipes: Sequence[Recipe]
 
     @property
     def is_fresh(self) -> bool:
@@ -366,7 +366,7 @@ class Lowered:
         pairs = zip(classes, self.recipes, strict=True)
         return all(
             rank.ops is not None and rank.ops.version == recipe.version
-            for rank, (_, recipe) in pairs
+            for rank, recipe in pairs
         )
 
     @classmethod

@@ -113,6 +113,7 @@ class Solving:
             found.kernel,
             costs.shared,
             costs.own,
+            costs.first,
         )
 
     @functools.cached_property

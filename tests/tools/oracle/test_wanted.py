@@ -65,7 +65,9 @@ def test_sizes_are_reports(name: str, data: st.DataObject) -> None:
     columns: dict[str, Any] = {"batch": [*sizes, 1, most, sizes[0]]}
     count = len(columns["batch"])
     if data.draw(st.booleans()):
-        speeds = st.lists(st.sampled_from([0.5, 1.0, 3.0]), min_size=count, max_size=count)
+        speeds = st.lists(
+            st.sampled_from([0.5, 1.0, 3.0]), min_size=count, max_size=count
+        )
         columns["host.speed"] = data.draw(speeds)
     if data.draw(st.booleans()):
         columns["factor:gemm"] = np.linspace(0.0, 3.0, count).tolist()
