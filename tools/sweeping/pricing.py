@@ -15,6 +15,7 @@ from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import paused_collector
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Model, load_request
+from perfc.tools.oracle.memory import Memory
 from perfc.tools.plugin_modules import import_plugin
 from perfc.tools.reports import Report
 from perfc.tools.request import Request
@@ -142,6 +143,7 @@ class _Pricer:
     _sizes: tuple[Value, ...] | None = None
     _request: Request | None = None
     _bound: Model | None = None
+    _memory: Memory = attrs.field(factory=Memory)
     _heard: set[tuple[Value, ...]] = attrs.field(factory=set[tuple[Value, ...]])
     _targets: dict[tuple[int, _Fields], Target] = attrs.field(
         factory=dict[tuple[int, _Fields], Target]
@@ -159,7 +161,8 @@ class _Pricer:
                 request = self._request_of(several[0])
             except PerfcError:  # which the analysis of each says again
                 continue
-            for one, cells, said in Alike.of(self.space, several, request, self.target):
+            pair = self.target, self._memory
+            for one, cells, said in Alike.of(self.space, several, request, *pair):
                 yield one, cells, [*said, *self._said(one)]
 
     def _said(self, one: Configuration) -> Sequence[Diagnostic]:

@@ -17,6 +17,7 @@ from perfc.tools.analysis import check_run, run_of
 from perfc.tools.models import Model
 from perfc.tools.oracle.many_sizes import FEWEST
 from perfc.tools.oracle.many_targets import Found, found_together
+from perfc.tools.oracle.memory import Memory
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.request import Request
 from perfc.tools.run import US, Run
@@ -47,6 +48,7 @@ class Alike:
         configurations: Some of it.
         request: The request of one of them, its model loaded.
         targets: The target of each.
+        memory: What kernels cost that were priced before.
 
     """
 
@@ -54,6 +56,7 @@ class Alike:
     configurations: Sequence[Configuration]
     request: Request
     targets: Sequence[Target]
+    memory: Memory
 
     @classmethod
     def of(
@@ -62,13 +65,15 @@ class Alike:
         configurations: Sequence[Configuration],
         request: Request,
         target: Callable[[Configuration], Target],
+        memory: Memory,
     ) -> Alike:
         """Return those of some configurations that have a target."""
         pairs: list[tuple[Configuration, Target]] = []
         for one in configurations:
             with suppress(PerfcError):  # which the analysis says again
                 pairs.append((one, target(one)))
-        return cls(space, [one for one, _ in pairs], request, [t for _, t in pairs])
+        own, targets = [one for one, _ in pairs], [found for _, found in pairs]
+        return cls(space, own, request, targets, memory)
 
     def __iter__(self) -> Iterator[tuple[Configuration, Cells, Sequence[Diagnostic]]]:
         """Yield those whose rows are found here: cells, and what there is to say.
@@ -106,7 +111,8 @@ class Alike:
     def _base(self, target: Target, known: Sequence[Setting]) -> Setting:
         request = attrs.evolve(self.request, target=target)
         if not known:
-            return Setting.of(run_of(request), request)
+            base = Setting.of(run_of(request), request)
+            return attrs.evolve(base, memory=self.memory)
         run: Run = known[0].run
         check_run(run.model, run.runtime, target)
         return attrs.evolve(known[0], run=attrs.evolve(run, target=target))
