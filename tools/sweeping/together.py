@@ -111,7 +111,9 @@ class Alike:
     def _base(self, target: Target, known: Sequence[Setting]) -> Setting:
         request = attrs.evolve(self.request, target=target)
         if not known:
-            base = Setting.of(run_of(request), request)
+            asked = self.space.request_of(self.configurations[0])
+            sizes = attrs.evolve(request, pooling=asked.pooling, dims=asked.dims)
+            base = Setting.of(run_of(request), sizes)
             return attrs.evolve(base, memory=self.memory)
         run: Run = known[0].run
         check_run(run.model, run.runtime, target)
