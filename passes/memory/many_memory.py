@@ -1,4 +1,4 @@
-"""Device memory of an iteration at many sizes at once, as the pass `memory` finds it."""
+"""Device memory of an iteration at many sizes, as the pass `memory` finds it at one."""
 
 from __future__ import annotations
 

@@ -102,12 +102,14 @@ class _Asking:
     Attributes:
         state: The step.
         columns: What varies.
+        by_host: Whether constants of the host may be columns.
         remarks: How configurations were looked at.
 
     """
 
     state: State
     columns: Columns
+    by_host: bool = True
     remarks: list[Diagnostic] = attrs.field(factory=list[Diagnostic], init=False)
 
     def found(self, wanted: Sequence[str]) -> dict[str, Floats]:
@@ -117,19 +119,46 @@ class _Asking:
         settings, which = rest.distinct()
         order = np.argsort(which, kind="stable")
         bounds = np.searchsorted(which[order], np.arange(len(settings) + 1))
-        for family in self._families(settings):
+        asking = self._beside_fastest(host)
+        capped: list[Indices] = []
+        for family in asking.families(settings):
             rows = [order[bounds[m] : bounds[m + 1]] for m in family.members]
+            if host.columns and any(one.setting.step.capped for one in family.states):
+                capped += rows
+                continue
             own = [settings[m] for m in family.members]
             try:
-                self._solve(family, own, rows, host, found)
+                asking.solve(family, own, rows, host, found)
             except ProportionsVaryError:
-                each = zip(self.states(own), own, rows, strict=True)
+                each = zip(asking.states(own), own, rows, strict=True)
                 for state, setting, of_one in each:
                     alone = Family.of_states([state], [0])
-                    self._solve(alone, [setting], [of_one], host, found)
+                    asking.solve(alone, [setting], [of_one], host, found)
+        if asking is not self:
+            self.remarks += asking.remarks
+        if capped:
+            self._beside_each(np.sort(np.concatenate(capped)), found)
         return found
 
-    def _families(self, settings: Sequence[Mapping[str, Any]]) -> Iterator[Family]:
+    def _beside_fastest(self, host: HostFields) -> _Asking:
+        """Return the batch on the fastest of some hosts, where that may matter.
+
+        A board whose power is capped draws more the less it waits: what stays within
+        the cap beside the fastest host does so beside all.
+        """
+        if host.fastest is None or self.state.setting.run.target.power is None:
+            return self
+        return attrs.evolve(self, state=self.state.after([host.fastest]))
+
+    def _beside_each(self, rows: Indices, found: Mapping[str, Floats]) -> None:
+        """Find what is wanted of configurations whose prices the host may change."""
+        self._remark("the cap of the board's power holds kernels down by their host")
+        asking = attrs.evolve(self, columns=self.columns.take(rows), by_host=False)
+        for name, values in asking.found([*found]).items():
+            found[name][rows] = values
+        self.remarks += asking.remarks
+
+    def families(self, settings: Sequence[Mapping[str, Any]]) -> Iterator[Family]:
         """Yield the settings by their tasks: of many sizes together, where they can."""
         groups: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for number, setting in enumerate(settings):
@@ -196,7 +225,7 @@ class _Asking:
         settings = self.columns.settings
         fields = {n: settings[n] for n in settings if n in HOST_FIELDS}
         others = {n: settings[n] for n in settings if n not in fields}
-        alone = not any("." in name for name in others)
+        alone = self.by_host and not any("." in name for name in others)
         host = HostFields.read(self.state, fields) if alone else None
         if host is None:
             return HostFields({}), self.columns
@@ -216,7 +245,7 @@ class _Asking:
         _price_together(made)
         return [self.state.moved_to(setting) for setting in made]
 
-    def _solve(
+    def solve(
         self,
         family: Family,
         settings: Sequence[Mapping[str, Any]],

@@ -231,7 +231,7 @@ def _kinds(one: PricedTable) -> Sequence[object]:
 
 
 def _marks(one: PricedTable) -> NDArray[np.complex128]:
-    """Return a number of each kernel, that no other kernel has: its work, and params."""
+    """Return a number of each kernel that no other one has: its work, and the rest."""
     table = one.table
     work = table.flops + math.pi * table.bytes_read + math.e * table.bytes_written
     params = np.array([_mark(*kind) for kind in _kinds(one)])

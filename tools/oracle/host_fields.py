@@ -74,10 +74,12 @@ class HostFields:
 
     Attributes:
         columns: By the name of the constant.
+        fastest: The edit that leads to the fastest host of all.
 
     """
 
     columns: Mapping[str, Floats]
+    fastest: edits.Target | None = None
 
     @classmethod
     def read(
@@ -101,9 +103,11 @@ class HostFields:
                 if constant in found or column is None:
                     return None
                 found[constant] = column
-        if _is_capped(state, fields):
-            return None
-        return cls(found)
+        fastest = {
+            name: float(values.max() if name == "host.speed" else values.min())
+            for name, values in fields.items()
+        }
+        return cls(found, edits.Target(**fastest))
 
     def seconds(
         self, step: Step, seconds: Sequence[Lag], stated: frozenset[int], first: int
@@ -184,15 +188,3 @@ def _columns(state: State, name: str, values: NDArray[Any]) -> dict[str, Floats 
         fits = np.allclose(numbers, expected, rtol=_CLOSE, atol=0.0)
         found[constant] = column if fits else None
     return found
-
-
-def _is_capped(state: State, fields: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether the power of the board holds kernels down beside the fastest host."""
-    if state.setting.run.target.power is None:
-        return False
-    fastest = {
-        name: float(values.max() if name == "host.speed" else values.min())
-        for name, values in fields.items()
-    }
-    step = state.setting.after(edits.Target(**fastest)).step
-    return step.capped or state.setting.step.capped

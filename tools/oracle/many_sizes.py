@@ -1,4 +1,4 @@
-"""Steps of many sizes and targets: launches by arrays, kernels in one table a target."""
+"""Steps of many sizes and targets: launches by arrays, kernels in a table a target."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class _Pricer:
         return report_on(attrs.evolve(self._request_of(one), target=target))
 
     def _request_of(self, one: Configuration) -> Request:
-        """Return the request of a configuration but for its target, its model loaded."""
+        """Return the request of a configuration, its model loaded, but no target."""
         asked = self.space.request_of(one)
         if isinstance(asked.model, Model):
             return asked

@@ -122,3 +122,39 @@ def test_what_is_looked_at_one_by_one() -> None:
         summary = oracle.report(edit).summary
         for wanted in WANTED:
             assert answers[wanted][at] == pytest.approx(summary[wanted], rel=CLOSE)
+
+
+def test_a_cap_that_holds_at_other_sizes() -> None:
+    """A size that is not the oracle's may reach the cap, beside a faster host."""
+    oracle = Oracle(
+        "gpt2:layers=4",
+        "h100-sxm",
+        batch=1,
+        mode="training",
+        dtype="bf16",
+        overrides={"gpu.power_cap_watts": "500"},
+    )
+    sizes, speeds = [1, 2, 3, 4, 6, 8, 16, 32], [0.03, 0.3, 1.0]
+    columns: dict[str, Any] = {
+        "batch": sizes * 3,
+        "host.speed": [s for s in speeds for _ in sizes],
+    }
+    columns["factor:gemm"] = np.linspace(0.5, 1.5, 24).tolist()
+    found = oracle.batch(columns, want=WANTED)
+
+    capped: set[bool] = set()
+    for at in range(0, 24, 2):
+        asked = (
+            edits.Target(**{"host.speed": columns["host.speed"][at]}),
+            edits.Bind(batch=columns["batch"][at]),
+        )
+        report = oracle.report(
+            *asked, edits.Duration("gemm", factor=columns["factor:gemm"][at])
+        )
+        sustained = report.results.sustained
+        assert sustained is not None
+        capped.add(sustained.slowdown > 1.01)
+        for wanted in WANTED:
+            said = report.summary[wanted]
+            assert said == pytest.approx(found[wanted][at], rel=CLOSE), (wanted, at)
+    assert {True, False} == capped
