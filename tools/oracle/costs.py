@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 import zlib
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import COLLECTIVES, Draws, Estimate, KernelTable, Target, draws_of
 from perfc.costmodels.kernels import ColumnTable
 from perfc.passes.memory import BLAS
+from perfc.tools.oracle.memory import Price, price_rows
 from perfc.tools.reports import LIMITS
 
 Array: TypeAlias = NDArray[Any]
@@ -106,6 +108,7 @@ class PricedRows:
     """
 
     tables: list[PricedTable] = attrs.field(factory=list[PricedTable], init=False)
+    _firsts: list[int] = attrs.field(factory=list[int], init=False)
     _count: int = attrs.field(default=0, init=False)
     _columns: dict[tuple[str, int], Array] = attrs.field(
         factory=dict[tuple[str, int], "Array"], init=False
@@ -115,7 +118,17 @@ class PricedRows:
         """Add kernels; return the row of the first."""
         first, self._count = self._count, self._count + len(table)
         self.tables.append(PricedTable(table, target, estimate))
+        self._firsts.append(first)
         return first
+
+    def prices(self, rows: Sequence[int]) -> list[Price]:
+        """Return the prices of some rows, to be remembered."""
+        found: list[Price] = []
+        for row in rows:
+            number = bisect.bisect_right(self._firsts, row) - 1
+            estimate = self.tables[number].estimate
+            found += price_rows(estimate.take(np.array([row - self._firsts[number]])))
+        return found
 
     @property
     def seconds(self) -> Floats:

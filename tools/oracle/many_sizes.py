@@ -101,6 +101,10 @@ class ManySizes:
     _sites: dict[Settings, ManySites] = attrs.field(
         factory=dict["Settings", ManySites], init=False
     )
+    _known: dict[int, tuple[Recipe, Repeated]] = attrs.field(
+        factory=dict[int, "tuple[Recipe, Repeated]"], init=False
+    )
+    """Recipes at all sizes, by their identity."""
 
     def __attrs_post_init__(self) -> None:
         """Prepare to price kernels."""
@@ -148,7 +152,6 @@ class ManySizes:
             raise _ApartError(msg)
 
     def _families(self) -> tuple[list[Family], list[int]]:
-        numbers = self._numbers()
         found: list[Family] = []
         left = np.arange(self._count)
         alike = np.zeros(self._count, dtype=np.intp)
@@ -171,7 +174,7 @@ class ManySizes:
                 del self.base.lowered[: 1 - _MOST_LOWERED]
                 self.base.lowered.append(known[0])
                 made += 1
-            families, alike = self._of_tasks(known.pop(0), numbers, left)
+            families, alike = self._of_tasks(known.pop(0), left)
             for family in families:
                 left = left[~np.isin(left, family.members)]
             found += families
@@ -189,15 +192,33 @@ class ManySizes:
     def _lowered(self, member: int) -> Lowered:
         """Return the setting of a member, lowered."""
         base = self.bases[self.which.item(member)]
-        return Lowered.of(base.made(self._bind(member)) if self.sizes else base)
+        setting = base.made(self._bind(member)) if self.sizes else base
+        return Lowered.of(setting, functools.partial(self._remember, member))
+
+    def _remember(self, member: int, recipes: Sequence[Recipe]) -> None:
+        """Remember what kernels of a member cost, that are priced with those of all."""
+        known = self.base.memory.prices_of(
+            self.bases[self.which.item(member)].run.target
+        )
+        for recipe in recipes:
+            repeated = self._repeated(recipe)
+            self._note([repeated])
+            rows: list[int] = []
+            for launches in repeated.kernels:
+                (own,) = [n for n in launches[0] if member in n[0]]
+                row = np.broadcast_to(self._prices.of(own), len(own[0]))
+                rows.append(row.item(int(np.searchsorted(own[0], member))))
+            prices = self._prices.priced.prices(rows)
+            known.update(zip(recipe.graph.kernels, prices, strict=True))
 
     def _bind(self, member: int) -> edits.Bind:
         """Return the edit that leads to the size of a member."""
         one = {name: values.item(member) for name, values in self.sizes.items()}
         return bind_of(one)
 
+    @functools.cached_property
     def _numbers(self) -> Mapping[str, int | Many]:
-        """Return the numbers of the symbols at all sizes.
+        """Numbers of the symbols at all sizes.
 
         Raises:
             PerfcError: as `perfc.analyze` of one of the sizes.
@@ -231,7 +252,7 @@ class ManySizes:
         }
 
     def _of_tasks(
-        self, lowered: Lowered, numbers: Mapping[str, int | Many], left: Indices
+        self, lowered: Lowered, left: Indices
     ) -> tuple[list[Family], Indices]:
         """Return those of the members left whose tasks are those of a setting.
 
@@ -246,22 +267,13 @@ class ManySizes:
         alike = np.zeros(self._count, dtype=np.intp)
         repeated: list[Repeated] = []
         for recipe in lowered.recipes:
-            repeated.append(self._many_sites(recipe, numbers).repeat(recipe))
+            repeated.append(self._repeated(recipe))
             fits &= repeated[-1].fits
             both = alike * self._count + repeated[-1].alike
             _, alike = np.unique(both, return_inverse=True)
         if not fits.any():
             return [], alike
-        own = (
-            noted
-            for each in repeated
-            for launches in each.kernels
-            for parts in launches
-            for noted in parts
-        )
-        # Those of other tasks, too: a table of all takes less than one for each.
-        others = (sites.noted for sites in self._sites.values())
-        self._prices.note(itertools.chain(own, *others))
+        self._note(repeated)
         rows = [self._of_kernels(each, fits) for each in repeated]
         found: list[Family] = []
         for host, targets in self._hosts.items():
@@ -270,7 +282,7 @@ class ManySizes:
             if setting is not None:
                 self._keep_within_cap(setting.step, rows, of_host)
                 members = np.flatnonzero(of_host)
-                found.append(self._family(setting, rows, members, numbers))
+                found.append(self._family(setting, rows, members))
         return [family for family in found if family.members], alike
 
     @functools.cached_property
@@ -291,16 +303,34 @@ class ManySizes:
         pairs = zip(made.recipes, lowered.recipes, strict=True)
         return made.setting if all(one is other for one, other in pairs) else None
 
-    def _many_sites(
-        self, recipe: Recipe, numbers: Mapping[str, int | Many]
-    ) -> ManySites:
+    def _repeated(self, recipe: Recipe) -> Repeated:
+        """Lower by a recipe at all sizes, on all targets."""
+        found = self._known.get(id(recipe))
+        if found is None:
+            repeated = self._many_sites(recipe).repeat(recipe)
+            found = self._known[id(recipe)] = recipe, repeated
+        return found[1]
+
+    def _many_sites(self, recipe: Recipe) -> ManySites:
         """Return the sites of a graph, on all targets."""
-        sms = np.array([sm_count(base.run.target) for base in self.bases])
         settings = attrs.evolve(recipe.settings, sm_count=0)
         if settings not in self._sites:
+            sms = np.array([sm_count(base.run.target) for base in self.bases])
             on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
-            self._sites[settings] = ManySites(self._count, numbers, on_all)
+            self._sites[settings] = ManySites(self._count, self._numbers, on_all)
         return self._sites[settings]
+
+    def _note(self, repeated: Sequence[Repeated]) -> None:
+        """Price kernels, and those of other tasks: a table of all takes least."""
+        own = (
+            noted
+            for each in repeated
+            for launches in each.kernels
+            for parts in launches
+            for noted in parts
+        )
+        others = (sites.noted for sites in self._sites.values())
+        self._prices.note(itertools.chain(own, *others))
 
     def _of_kernels(self, repeated: Repeated, fits: Flags) -> list[Rows]:
         """Return the price of each kernel of a graph; note where launches disagree."""
@@ -363,7 +393,6 @@ class ManySizes:
         setting: Setting,
         rows: Sequence[Sequence[Rows]],
         members: Indices,
-        numbers: Mapping[str, int | Many],
     ) -> Family:
         state, step = self.state.moved_to(setting), setting.step
         own_s = self._prices.priced.seconds
@@ -386,7 +415,7 @@ class ManySizes:
             return family
         table = np.array([np.broadcast_to(row, self._count) for row in rows[0]])
         costs = Costs(self._prices.priced, table.reshape(-1, self._count)[:, members])
-        peaks = functools.partial(self._peaks, step, costs, members, numbers)
+        peaks = functools.partial(self._peaks, step, costs, members)
         return attrs.evolve(family, costs=lambda: costs, peaks=peaks)
 
     def _lags(self, step: Step, members: Indices) -> MemberLags | None:
@@ -409,7 +438,6 @@ class ManySizes:
         step: Step,
         costs: Costs,
         members: Indices,
-        numbers: Mapping[str, int | Many],
     ) -> Peaks | None:
         """Return the peak of the memory of each member; None for one by one."""
         (rank,), graph = step.run.model.program.classes, step.hosted[0].graph
@@ -423,7 +451,7 @@ class ManySizes:
         todo = [np.arange(len(members))]
         while todo:
             rows = todo.pop()
-            own = {name: parted(n, members[rows]) for name, n in numbers.items()}
+            own = {name: parted(n, members[rows]) for name, n in self._numbers.items()}
             kernels = [*graph.kernels]
             for number in scratch_kernels(graph):
                 amounts = many(read[number, rows]), many(written[number, rows])

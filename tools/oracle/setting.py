@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -370,14 +370,19 @@ class Lowered:
         )
 
     @classmethod
-    def of(cls, setting: Setting) -> Lowered:
+    def of(cls, setting: Setting, price: Callable[[Sequence[Recipe]], None]) -> Lowered:
         """Lower a setting, by recipes of which nobody else may have made its step.
+
+        Args:
+            setting: The setting.
+            price: Is called before kernels are priced, to remember what it knows.
 
         Raises:
             PerfcError: as `perfc.analyze` does.
 
         """
         launches, recipes = recipes_of(setting.run)
+        price(recipes)
         made = attrs.evolve(setting)
         made.keep(Step.priced(setting.run, setting.memory, launches))
         return cls(made, recipes)
