@@ -238,7 +238,7 @@ def _models(one: PricedTable) -> Sequence[object]:
     ]
 
 
-def _kinds(one: PricedTable) -> Sequence[object]:
+def _kinds(one: PricedTable) -> Sequence[tuple[str, str]]:
     kinds, at = one.table.kinds
     return [(kinds[n][0], kinds[n][2] or kinds[n][1]) for n in at.tolist()]
 

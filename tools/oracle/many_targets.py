@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -44,7 +44,7 @@ class Found:
     """
 
     members: Sequence[int]
-    numbers: Mapping[str, Floats]
+    numbers: Mapping[str, NDArray[Any]]
     bounds: Sequence[str]
     diagnostics: Sequence[Diagnostic]
 
@@ -110,8 +110,11 @@ def _found(
         own, left = np.split(left, [len(block.times_s)])
         peak, peaks = np.split(peaks, [len(own)])
         targets = [bases[number].run for number in which[own].tolist()]
-        numbers = {**_numbers(block), **_energy(block, targets)}
-        numbers["peak_memory_bytes"] = peak
+        numbers: dict[str, NDArray[Any]] = {
+            **_numbers(block),
+            **_energy(block, targets),
+            "peak_memory_bytes": peak,
+        }
         limits = [LIMITS[number] for number in block.bounds.tolist()]
         yield Found(
             members[own].tolist(),

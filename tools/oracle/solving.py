@@ -135,11 +135,10 @@ class Solving:
         members = np.concatenate(self.rows)
         known: dict[int, Amount] = {}
         seconds = [self._of_members(own, known) for own in self.family.seconds]
-        between = self.family.lags
-        lags = between and Lags(
-            {at: self._of_members(gap, known) for at, gap in between.gaps.items()},
-            self._of_members(between.latency, known),
-        )
+        lags: Lags | None = None
+        if (between := self.family.lags) is not None:
+            gaps = {at: self._of_members(s, known) for at, s in between.gaps.items()}
+            lags = Lags(gaps, self._of_members(between.latency, known))
         first = len(self._columns)
         for values in self.host.columns.values():
             self._add(values, members)

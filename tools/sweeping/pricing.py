@@ -15,7 +15,7 @@ from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import paused_collector
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Model, load_request
-from perfc.tools.oracle.memory import Memory
+from perfc.tools.oracle import Memory
 from perfc.tools.plugin_modules import import_plugin
 from perfc.tools.reports import Report
 from perfc.tools.request import Request

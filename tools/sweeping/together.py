@@ -15,10 +15,7 @@ from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.tools.analysis import check_run, run_of
 from perfc.tools.models import Model
-from perfc.tools.oracle.many_sizes import FEWEST
-from perfc.tools.oracle.many_targets import Found, found_together
-from perfc.tools.oracle.memory import Memory
-from perfc.tools.oracle.setting import Setting
+from perfc.tools.oracle import FEWEST, Found, Memory, Setting, found_together
 from perfc.tools.request import Request
 from perfc.tools.run import US, Run
 from perfc.tools.sweeping.axes import Axis, Role
