@@ -20,7 +20,7 @@ from perfc.costmodels.kernels import (
     many,
     parted,
 )
-from perfc.ir import PerfcError, Work
+from perfc.ir import Kernel, PerfcError, Work
 from perfc.passes.facts import SCHEDULE
 from perfc.passes.kinds import is_a
 from perfc.passes.lowering import (
@@ -195,21 +195,19 @@ class ManySizes:
         setting = base.made(self._bind(member)) if self.sizes else base
         return Lowered.of(setting, functools.partial(self._remember, member))
 
-    def _remember(self, member: int, recipes: Sequence[Recipe]) -> None:
+    def _remember(self, member: int, recipe: Recipe, kernels: Sequence[Kernel]) -> None:
         """Remember what kernels of a member cost, that are priced with those of all."""
-        known = self.base.memory.prices_of(
-            self.bases[self.which.item(member)].run.target
-        )
-        for recipe in recipes:
-            repeated = self._repeated(recipe)
-            self._note([repeated])
-            rows: list[int] = []
-            for launches in repeated.kernels:
-                (own,) = [n for n in launches[0] if member in n[0]]
-                row = np.broadcast_to(self._prices.of(own), len(own[0]))
-                rows.append(row.item(int(np.searchsorted(own[0], member))))
-            prices = self._prices.priced.prices(rows)
-            known.update(zip(recipe.graph.kernels, prices, strict=True))
+        target = self.bases[self.which.item(member)].run.target
+        known = self.base.memory.prices_of(target)
+        repeated = self._repeated(recipe)
+        self._note([repeated])
+        rows: list[int] = []
+        for launches in repeated.kernels:
+            (own,) = [noted for noted in launches[0] if member in noted[0]]
+            row = np.broadcast_to(self._prices.of(own), len(own[0]))
+            rows.append(row.item(int(np.searchsorted(own[0], member))))
+        prices = self._prices.priced.prices(rows)
+        known.update(zip(kernels, prices, strict=True))
 
     def _bind(self, member: int) -> edits.Bind:
         """Return the edit that leads to the size of a member."""

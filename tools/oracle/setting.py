@@ -10,7 +10,7 @@ from typing import TypeAlias
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import Kernel, PerfcError, UsageError
 from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
@@ -370,19 +370,23 @@ class Lowered:
         )
 
     @classmethod
-    def of(cls, setting: Setting, price: Callable[[Sequence[Recipe]], None]) -> Lowered:
+    def of(
+        cls, setting: Setting, price: Callable[[Recipe, Sequence[Kernel]], None]
+    ) -> Lowered:
         """Lower a setting, by recipes of which nobody else may have made its step.
 
         Args:
             setting: The setting.
-            price: Is called before kernels are priced, to remember what it knows.
+            price: Is called with each recipe and the kernels that it has led to, before
+                those are priced, to remember what it knows.
 
         Raises:
             PerfcError: as `perfc.analyze` does.
 
         """
         launches, recipes = recipes_of(setting.run)
-        price(recipes)
+        for recipe, graph in zip(recipes, launches.get(LAUNCHES), strict=True):
+            price(recipe, graph.kernels)
         made = attrs.evolve(setting)
         made.keep(Step.priced(setting.run, setting.memory, launches))
         return cls(made, recipes)
