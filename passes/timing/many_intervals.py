@@ -55,7 +55,7 @@ class ManyErrors:
             seconds: What all launches of each take, shape (kernels, configurations).
 
         """
-        column = np.arange(seconds.shape[1])
+        column: Indices = np.arange(seconds.shape[1])
         weights = [
             _summed(factor, column, seconds * sigma) for factor, sigma in self.shared
         ]
@@ -115,7 +115,7 @@ def intervals_s(
     host_down[host_up == 0] = 0.0
     device_down[device_up == 0] = 0.0
     balanced = np.maximum(np.hypot(host_down, device_down), both / math.sqrt(2))
-    down = np.where(
+    down: Floats = np.where(
         (host_up > 0) & (device_up > 0),
         np.minimum(balanced, both),
         host_down + device_down,
@@ -123,7 +123,7 @@ def intervals_s(
     on_path = np.where(passed, seconds, 0.0)
     host_own = _own(on_path[errors.host], errors.host_own)
     per_kernel = np.zeros_like(errors.own)
-    column = np.arange(per_kernel.shape[1])
+    column: Indices = np.arange(per_kernel.shape[1])
     first = errors.first[errors.kernel], column
     np.add.at(per_kernel, first, on_path[errors.device])
     device_own = _own(per_kernel, errors.own)

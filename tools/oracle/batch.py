@@ -298,7 +298,8 @@ class _Asking:
             if ACTIVE in found:
                 found[ACTIVE][own] = block.active_s * _S_TO_US
             if intervals:
-                both = dict(zip((P05, P95), block.intervals_s, strict=True))
+                low_s, high_s = block.intervals_s
+                both: Mapping[str, Floats] = {P05: low_s, P95: high_s}
                 for name in intervals:
                     found[name][own] = both[name] * _S_TO_US
 

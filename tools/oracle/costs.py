@@ -240,7 +240,8 @@ def _models(one: PricedTable) -> Sequence[object]:
 
 def _kinds(one: PricedTable) -> Sequence[tuple[str, str]]:
     kinds, at = one.table.kinds
-    return [(kinds[n][0], kinds[n][2] or kinds[n][1]) for n in at.tolist()]
+    numbers: list[int] = at.tolist()
+    return [(kinds[n][0], kinds[n][2] or kinds[n][1]) for n in numbers]
 
 
 def _marks(one: PricedTable) -> NDArray[np.complex128]:

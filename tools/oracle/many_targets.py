@@ -109,13 +109,15 @@ def _found(
     for block in solving.blocks(intervals=True):
         own, left = np.split(left, [len(block.times_s)])
         peak, peaks = np.split(peaks, [len(own)])
-        targets = [bases[number].run for number in which[own].tolist()]
+        numbers_of: list[int] = which[own].tolist()
+        targets = [bases[number].run for number in numbers_of]
         numbers: dict[str, NDArray[Any]] = {
             **_numbers(block),
             **_energy(block, targets),
             "peak_memory_bytes": peak,
         }
-        limits = [LIMITS[number] for number in block.bounds.tolist()]
+        bounds: list[int] = block.bounds.tolist()
+        limits = [LIMITS[number] for number in bounds]
         yield Found(
             members[own].tolist(),
             numbers,

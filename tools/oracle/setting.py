@@ -346,6 +346,10 @@ class Setting:
         return attrs.evolve(self, run=run, anew=f"{p.name} changes the graph")
 
 
+Pricing: TypeAlias = Callable[[Recipe, Sequence[Kernel]], None]
+"""Remembers what kernels cost, which a recipe has led to."""
+
+
 @attrs.frozen(eq=False)
 class Lowered:
     """A setting, and how its graphs were lowered.
@@ -370,9 +374,7 @@ class Lowered:
         )
 
     @classmethod
-    def of(
-        cls, setting: Setting, price: Callable[[Recipe, Sequence[Kernel]], None]
-    ) -> Lowered:
+    def of(cls, setting: Setting, price: Pricing) -> Lowered:
         """Lower a setting, by recipes of which nobody else may have made its step.
 
         Args:
@@ -385,7 +387,8 @@ class Lowered:
 
         """
         launches, recipes = recipes_of(setting.run)
-        for recipe, graph in zip(recipes, launches.get(LAUNCHES), strict=True):
+        graphs = launches.get(LAUNCHES)
+        for recipe, graph in zip(recipes, graphs, strict=True):
             price(recipe, graph.kernels)
         made = attrs.evolve(setting)
         made.keep(Step.priced(setting.run, setting.memory, launches))

@@ -92,7 +92,7 @@ class SolvedBlock:
         """How long any kernel, copy or collective of each runs."""
         places = 1 + np.flatnonzero(task_mask(self.graph, BUSY_KINDS))
         if not len(places):
-            return np.zeros(self.seconds.shape[1])
+            return np.zeros_like(self.seconds[0])
         end_s = self.schedules.ends_s[places, 0]
         start_s = end_s - self.seconds[places]
         order = np.argsort(start_s, axis=0, kind="stable")

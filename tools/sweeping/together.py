@@ -84,7 +84,8 @@ class Alike:
         sizes = {name: column[chosen] for name, column in self._sizes().items()}
         for found in found_together(bases, which[chosen], sizes):
             own = chosen[found.members]
-            runs = [bases[number].run for number in which[own].tolist()]
+            numbers: list[int] = which[own].tolist()
+            runs = [bases[number].run for number in numbers]
             cells = self._cells(found, own, runs)
             for number, one in zip(own.tolist(), cells, strict=True):
                 yield self.configurations[number], one, found.diagnostics

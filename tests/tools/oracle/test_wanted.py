@@ -75,7 +75,7 @@ def test_sizes_are_reports(name: str, data: st.DataObject) -> None:
 
     for at in range(count):
         one = {key: values[at] for key, values in columns.items()}
-        asked: list[edits.Edit] = [edits.Bind(batch=one["batch"])]
+        asked: list[Any] = [edits.Bind(batch=one["batch"])]
         if "host.speed" in one:
             asked.append(edits.Target(**{"host.speed": one["host.speed"]}))
         if "factor:gemm" in one:
