@@ -165,7 +165,7 @@ def _check(space: Space) -> None:
 def test_most_are_priced_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of two targets and six sizes are; those of unknown metrics are not."""
     alone: list[int] = []
-    reported = pricing.report_on
+    reported = report_on
 
     def counting(request: Request) -> Report:
         alone.append(1)
