@@ -55,7 +55,7 @@ class ManyErrors:
             seconds: What all launches of each take, shape (kernels, configurations).
 
         """
-        column: Indices = np.arange(seconds.shape[1])
+        column = np.arange(len(seconds[0]))
         weights = [
             _summed(factor, column, seconds * sigma) for factor, sigma in self.shared
         ]
@@ -109,21 +109,20 @@ def intervals_s(
         errors: What they are off by.
 
     """
-    time_s, *moved = schedules.times_s
+    times_s: list[Floats] = [*schedules.times_s]
+    time_s, *moved = times_s
     host_up, device_up = (np.maximum(one - time_s, 0.0) for one in moved[:2])
     host_down, device_down, both = (np.maximum(time_s - one, 0.0) for one in moved[2:])
     host_down[host_up == 0] = 0.0
     device_down[device_up == 0] = 0.0
     balanced = np.maximum(np.hypot(host_down, device_down), both / math.sqrt(2))
-    down: Floats = np.where(
-        (host_up > 0) & (device_up > 0),
-        np.minimum(balanced, both),
-        host_down + device_down,
-    )
+    down = host_down + device_down
+    moves = (host_up > 0) & (device_up > 0)
+    down[moves] = np.minimum(balanced, both)[moves]
     on_path = np.where(passed, seconds, 0.0)
     host_own = _own(on_path[errors.host], errors.host_own)
     per_kernel = np.zeros_like(errors.own)
-    column: Indices = np.arange(per_kernel.shape[1])
+    column = np.arange(len(time_s))
     first = errors.first[errors.kernel], column
     np.add.at(per_kernel, first, on_path[errors.device])
     device_own = _own(per_kernel, errors.own)
