@@ -153,7 +153,7 @@ class LowerKernels(Pass):
         return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
 
     def settings(self, target: Target | None) -> Settings:
-        """Return what is assumed of PyTorch and of a target.
+        """Return the assumptions about PyTorch and a target.
 
         Raises:
             UnsupportedModelError: the target has no such kernels.

@@ -71,7 +71,7 @@ class ManyErrors:
         return found
 
     def variants(self, seconds: Floats) -> Floats:
-        """Return what places take where shared errors move them, by `_SIGNS`.
+        """Return the seconds of places where shared errors move them, by `_SIGNS`.
 
         Args:
             seconds: What they are to take, shape (places, configurations).

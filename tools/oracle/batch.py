@@ -113,7 +113,7 @@ class _Asking:
     remarks: list[Diagnostic] = attrs.field(factory=list[Diagnostic], init=False)
 
     def found(self, wanted: Sequence[str]) -> dict[str, Floats]:
-        """Return what is wanted under each configuration."""
+        """Return the wanted numbers under each configuration."""
         found = {name: np.empty(self.columns.count) for name in wanted}
         host, rest = self._split()
         settings, which = rest.distinct()

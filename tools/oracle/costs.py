@@ -143,7 +143,7 @@ class PricedRows:
         return found
 
     def column(self, name: str, of: Callable[[PricedTable], Any]) -> Any:  # noqa: ANN401 - of numbers, or flags
-        """Return what is said of every row, along the last axis."""
+        """Return a column of every row, along the last axis."""
         key = name, len(self.tables)
         if key not in self._columns:
             columns = [*map(of, self.tables)] or [np.empty(0)]
@@ -179,7 +179,7 @@ class Costs:
     rows: Indices
 
     def of(self, name: str) -> Any:  # noqa: ANN401 - numbers, or flags
-        """Return what `PricedTable` says, shape (kernels, members)."""
+        """Return a property of `PricedTable`, shape (kernels, members)."""
         return self.priced.column(name, lambda one: getattr(one, name))[self.rows]
 
     @functools.cached_property

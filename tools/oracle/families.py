@@ -81,7 +81,7 @@ def has_costs(state: State) -> bool:
 
 
 def _costs(states: Sequence[State]) -> Costs:
-    """Return what the kernels of the only rank class of some states cost."""
+    """Return the costs of the kernels of states, each of one rank class."""
     priced = PricedRows()
     rows: list[NDArray[np.intp]] = []
     for state in states:

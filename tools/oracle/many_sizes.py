@@ -69,7 +69,7 @@ class _ApartError(Exception):
 
 
 def host_of(run: Run) -> Hashable:
-    """Return what runs of one model share whose host takes the same times."""
+    """Return a key that runs of one model share whose hosts take the same times."""
     named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
     host = run.target.host
     return named or host.overheads, host.speed
@@ -417,7 +417,7 @@ class ManySizes:
         return attrs.evolve(family, costs=lambda: costs, peaks=peaks)
 
     def _lags(self, step: Step, members: Indices) -> MemberLags | None:
-        """Return what lies between tasks, where targets differ in it."""
+        """Return the lags between tasks, where targets differ in them."""
         if len(self.bases) == 1:
             return None
         lags = np.array([lags_s(base.run.target) for base in self.bases])

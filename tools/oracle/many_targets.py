@@ -52,7 +52,7 @@ class Found:
 def found_together(
     bases: Sequence[Setting], which: Indices, sizes: Mapping[str, NDArray[np.int64]]
 ) -> Iterator[Found]:
-    """Yield what is found of members; those that are in none are to be analyzed.
+    """Yield findings of members; those that are in none are to be analyzed.
 
     Args:
         bases: A setting on each of some targets, at any sizes.
@@ -77,7 +77,7 @@ def found_together(
 
 
 def _lowered_by(run: Run) -> Hashable:
-    """Return what runs of one model share that are lowered by the same rules.
+    """Return a key that runs of one model share which the same rules lower.
 
     How many SMs targets have may differ: rules are asked for all of them at once.
     """
@@ -97,7 +97,7 @@ def _lowered_by(run: Run) -> Hashable:
 def _found(
     family: Family, bases: Sequence[Setting], which: Indices, members: Indices
 ) -> Iterator[Found]:
-    """Yield what is found of the members of a family whose reports are known."""
+    """Yield findings of the members of a family."""
     peaks = family.peaks()
     if peaks is None:
         return

@@ -95,7 +95,7 @@ class Solving:
             yield SolvedBlock.of(step, own, errors, taken, between)
 
     def _errors(self, costs: Costs, member: Indices) -> ManyErrors:
-        """Return what tasks are off by, at some members."""
+        """Return the errors of tasks, at some members."""
         step = self.family.state.setting.step
         found = sources(step.hosted[0].graph)
         states = self.family.states or (self.family.state,)

@@ -166,7 +166,7 @@ class _Pricer:
                 yield one, cells, [*said, *self._said(one)]
 
     def _said(self, one: Configuration) -> Sequence[Diagnostic]:
-        """Return what the analysis of a configuration says, once for its target."""
+        """Return the remarks of a configuration's analysis, once for its target."""
         pairs = zip(self.space.axes, one.values, strict=True)
         others = [
             v for axis, v in pairs if axis.role in _SAID_BY and not is_column(axis)
