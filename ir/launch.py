@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -155,6 +155,29 @@ class LaunchOp:
     attributes: Record = EMPTY
 
 
+@attrs.frozen(eq=False)
+class Splice:
+    """How a launch graph differs from another: by ops that follow one another.
+
+    Attributes:
+        base: The other graph.
+        ops: Its ops that have others in their place, or none.
+        tasks: The tasks of those.
+        end: Number of the first op after those that are in their place.
+        moved: What takes the place of those tasks for others that wait for them.
+        kernels: Number of each kernel of the other graph, -1 of one that is no more;
+            None where all are what they were.
+
+    """
+
+    base: LaunchGraph
+    ops: range
+    tasks: range
+    end: int
+    moved: Mapping[int, int]
+    kernels: Sequence[int] | None
+
+
 @attrs.define(eq=False)
 class LaunchGraph:
     """Tasks in issue order, one list per column; grow it with the methods.
@@ -176,6 +199,7 @@ class LaunchGraph:
         base: The graph whose columns this one shares, see `with_kernels`.
         complete: Whether nothing may be added or changed any more, so that what
             is found out of its structure may be remembered.
+        splice: How it differs from another, if that is known.
 
     """
 
@@ -201,6 +225,7 @@ class LaunchGraph:
     )
     base: LaunchGraph | None = attrs.field(default=None, init=False, repr=False)
     complete: bool = attrs.field(default=False, init=False)
+    splice: Splice | None = attrs.field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -249,6 +274,43 @@ class LaunchGraph:
         empty.kernels += self.kernels  # as they are: tasks name them by index
         empty.ops += self.ops
         return empty
+
+    def head(self, ops: int, tasks: int) -> LaunchGraph:
+        """Return a graph of the first ops and tasks, to be grown, with all kernels."""
+        head = LaunchGraph(self.name)
+        head.resources += self.resources
+        head.kernels += self.kernels
+        head._kernel_index = {kernel: n for n, kernel in enumerate(head.kernels)}
+        head.ops += self.ops[:ops]
+        head.kind += self.kind[:tasks]
+        head.resource += self.resource[:tasks]
+        head.op += self.op[:tasks]
+        head.kernel += self.kernel[:tasks]
+        head.issue += self.issue[:tasks]
+        head.after += self.after[:tasks]
+        head.detail += self.detail[:tasks]
+        head.group += self.group[:tasks]
+        head.stated_s += self.stated_s[:tasks]
+        return head
+
+    def drop_kernels(self) -> list[int] | None:
+        """Forget kernels that no task has.
+
+        Returns:
+            The new number of each, -1 of one that is no more; None if all stay.
+
+        """
+        used = {*self.kernel}
+        numbers = [n for n in range(len(self.kernels)) if n in used]
+        if len(numbers) == len(self.kernels):
+            return None
+        now = [-1] * len(self.kernels)
+        for new, old in enumerate(numbers):
+            now[old] = new
+        self.kernel[:] = [now[n] if n >= 0 else n for n in self.kernel]
+        self.kernels[:] = [self.kernels[n] for n in numbers]
+        self._kernel_index = {k: n for n, k in enumerate(self.kernels)}
+        return now
 
     def with_kernels(self, kernels: Sequence[Kernel]) -> LaunchGraph:
         """Return a graph of the same tasks, and signature for signature *kernels*.

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
         kernel_tables,
     )
     from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
-    from perfc.measurements.table import read_rows, read_usable_rows, write_rows
+    from perfc.measurements.table import (
+        holds,
+        read_rows,
+        read_usable_rows,
+        write_rows,
+    )
     from perfc.measurements.writer import RowWriter
 else:
     __getattr__ = door(
@@ -54,7 +59,12 @@ else:
                 "kernel_tables",
             ),
             "split": ("FIT", "TEST", "fold_of", "shape_of", "split_of"),
-            "table": ("read_rows", "read_usable_rows", "write_rows"),
+            "table": (
+                "holds",
+                "read_rows",
+                "read_usable_rows",
+                "write_rows",
+            ),
             "writer": ("RowWriter",),
         },
     )
@@ -78,6 +88,7 @@ __all__ = [
     "WorkloadMeasurement",
     "bytes_of",
     "fold_of",
+    "holds",
     "is_nccl_log",
     "kernel_of",
     "kernel_tables",

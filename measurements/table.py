@@ -91,6 +91,24 @@ def _read(
         raise type(error)(msg) from None
 
 
+def holds(path: Path, schema: Schema[Row]) -> bool:
+    """Whether a file is a table, by its name, with every column of a format.
+
+    Raises:
+        MeasurementError: there is no such file, or it is damaged.
+
+    """
+    if path.suffix not in SUFFIXES:
+        return False
+    data = read_data(path)
+    try:
+        names = csv_columns(data) if path.suffix == ".csv" else _parquet_names(data)
+    except PerfcError as error:
+        msg = f"{path}: {error}"
+        raise type(error)(msg) from None
+    return {c.name for c in schema.columns if c.required} <= set(names)
+
+
 def read_data(path: Path) -> bytes:
     """Return the bytes of a table.
 
@@ -244,6 +262,16 @@ def parquet_table(
         msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
         raise MeasurementError(msg)
     return table
+
+
+def _parquet_names(data: bytes) -> Sequence[str]:
+    """Return the columns of a Parquet file, whatever its format is."""
+    pyarrow, parquet = _pyarrow()
+    with damage_as(MeasurementError, "", "a Parquet file"):
+        names: list[str] = parquet.ParquetFile(
+            _copied(pyarrow, data)
+        ).schema_arrow.names
+    return names
 
 
 def _copied(pyarrow: Any, data: bytes) -> Any:

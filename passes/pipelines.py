@@ -77,6 +77,21 @@ def loading_pipeline(
     if is_whole(transforms):
         check_order(transforms)
         return [*transforms]
+    front, late = loading_parts(transforms, recorded=recorded)
+    return [*front, *late]
+
+
+def loading_parts(
+    transforms: Sequence[Pass], *, recorded: bool = False
+) -> tuple[list[Pass], list[Pass]]:
+    """Return those passes in two parts: what any model goes through, and the rest.
+
+    The first is `FRONT`, with transforms of the phase `source`; it leaves types.
+
+    Raises:
+        PipelineError: as `loading_pipeline`.
+
+    """
     passes = parse_pipeline(RECORDED if recorded else FRONT)
     if any(is_a(p, "training") for p in transforms):
         passes = list(map(_as_called, passes))
@@ -84,7 +99,7 @@ def loading_pipeline(
         if phase_of(p) is Phase.SOURCE:
             place(passes, p)
     late = [p for p in transforms if phase_of(p) is not Phase.SOURCE]
-    return [*arranged(passes), *inferred(late)]
+    return arranged(passes), inferred(late)
 
 
 def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:

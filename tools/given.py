@@ -115,6 +115,23 @@ def _near_integer(value: object) -> int | None:
     return int(number) if math.isfinite(number) and number.is_integer() else None
 
 
+def read_prune(name: str, value: Any) -> float:  # noqa: ANN401 - whatever was given
+    """Read a share of channels to take away: 0 or more, less than 1.
+
+    Raises:
+        UsageError: it is none.
+
+    """
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = math.nan
+    if isinstance(value, bool) or not 0 <= share < 1:
+        msg = f"{name} {_shown(value)}: expected a share of 0 or more, below 1"
+        raise UsageError(msg)
+    return share
+
+
 def choice_of(known: Sequence[str]) -> Read:
     """Return a reader of one of some words."""
 

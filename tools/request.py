@@ -30,6 +30,7 @@ from perfc.tools.given import (
     read_field,
     read_model,
     read_popularity,
+    read_prune,
     read_target,
     read_texts,
     whole,
@@ -81,6 +82,7 @@ class LoadOptions(SettingOptions, total=False):
 
     optimizer: str | None
     accumulate: int | None
+    prune: float | None
     ranks: int | None
     popularity: str | Mapping[str, str]
     preset: str | os.PathLike[str] | None
@@ -131,6 +133,7 @@ class Request:
         mode: `inference` or `training`.
         optimizer: Of training: by name, of a recording also what makes one.
         accumulate: Microbatches of a step; None for one, or what passes say.
+        prune: Share of the channels of its convolutions to take away; None for none.
         ranks: GPUs that run replicas of it.
         dtype: What the model computes in: one of `DTYPES`.
         runtime: One of `RUNTIMES`.
@@ -252,6 +255,17 @@ class Request:
                 help="Microbatches of a training step, equal parts of the batch, whose "
                 "gradients are added up before the optimizer steps.",
                 most=MAX_MICROBATCHES,
+            ),
+        ),
+    )
+    prune: float | None = attrs.field(
+        default=None,
+        metadata=_told(
+            read_prune,
+            Option(
+                flag="--prune",
+                metavar="SHARE",
+                help="Take away this share of the channels of each convolution.",
             ),
         ),
     )

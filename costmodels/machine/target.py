@@ -106,6 +106,10 @@ class Device:
     synchronous: bool = False
     """Whether a kernel runs inside the call that launches it: the device is the host's
     own processor. Nothing is copied to it, and there are no streams to wait for."""
+    has_host_memory: bool = False
+    """Whether its memory is the host's, as on a system on a chip: inputs are there."""
+    library_bytes: int = 0
+    """What libraries hold of its memory besides what the model of memory counts."""
 
     @property
     def words(self) -> frozenset[str]:

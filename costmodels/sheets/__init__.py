@@ -24,13 +24,18 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.sheets.kept import kept_target
     from perfc.costmodels.sheets.modified import imagined, is_imagined
+    from perfc.costmodels.sheets.power_modes import (
+        described_modes,
+        mode_problems,
+        with_mode,
+    )
     from perfc.costmodels.sheets.preset_file import (
         PresetError,
         find_preset,
         preset_names,
     )
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
-    from perfc.costmodels.sheets.sheet import describe, load_target
+    from perfc.costmodels.sheets.sheet import describe, describe_modes, load_target
     from perfc.costmodels.sheets.sheet_fields import FIELDS, is_possible
     from perfc.costmodels.sheets.sheet_lint import memory_problems, memory_values
     from perfc.costmodels.sheets.shipped import as_known, nominal
@@ -72,9 +77,10 @@ else:
             ),
             "kept": ("kept_target",),
             "modified": ("imagined", "is_imagined"),
+            "power_modes": ("described_modes", "mode_problems", "with_mode"),
             "preset_file": ("PresetError", "find_preset", "preset_names"),
             "profile": ("PROFILE_SCHEMA",),
-            "sheet": ("describe", "load_target"),
+            "sheet": ("describe", "describe_modes", "load_target"),
             "sheet_fields": ("FIELDS", "is_possible"),
             "shipped": ("as_known", "nominal"),
             "sheet_lint": ("memory_problems", "memory_values"),
@@ -115,6 +121,8 @@ __all__ = [
     "coefficient_problems",
     "describe",
     "describe_memory",
+    "describe_modes",
+    "described_modes",
     "find_preset",
     "find_tier",
     "imagined",
@@ -130,6 +138,7 @@ __all__ = [
     "memory_names",
     "memory_problems",
     "memory_values",
+    "mode_problems",
     "nominal",
     "parse_profile",
     "preset_names",
@@ -143,4 +152,5 @@ __all__ = [
     "tiers_of",
     "usual_topology",
     "with_devices",
+    "with_mode",
 ]

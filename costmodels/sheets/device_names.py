@@ -29,6 +29,7 @@ DEVICE_TARGETS: Mapping[str, str] = {
     "nvidia l4": "l4",
     "nvidia l40s": "l40s",
     "nvidia rtx pro 6000 blackwell server edition": "rtx-pro-6000",
+    "nvidia tegra x2": "jetson-tx2",
     "nvidia titan xp": "titan-xp",
     "tesla p100-pcie-16gb": "p100-pcie-16g",
     "tesla p4": "p4",
@@ -37,6 +38,7 @@ DEVICE_TARGETS: Mapping[str, str] = {
     "tesla v100-pcie-32gb": "v100-pcie-32g",
     "tesla v100-sxm2-16gb": "v100-sxm2-16g",
     "tesla v100-sxm2-32gb": "v100-sxm2-32g",
+    "xavier": "jetson-xavier",
 }
 """In lower case. A virtual function (`VF`) is the GPU; PG509 is an A100 of 40 GB on a
 board of SXM's kind; the V100 of a DGX Station has NVLink and SXM2's memory."""

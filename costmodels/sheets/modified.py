@@ -21,10 +21,15 @@ import numpy as np
 from perfc.costmodels.kernels import Estimate, Floats, KernelTable
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets.shipped import as_known, nominal
+from perfc.ir import Kernel
 
 Price: TypeAlias = Callable[[KernelTable, Target], Estimate]
 Fastest: TypeAlias = Callable[[KernelTable, Target], Floats]
 """Seconds by the fastest kernel: in no field may a better target take longer."""
+_Asked: TypeAlias = tuple[Price, Fastest, tuple[Kernel, ...]]
+
+_MOST_TABLES, _MOST_ROWS = 16, 512
+"""Tables of kernels whose prices are kept of a known GPU, and rows of each."""
 
 
 def is_imagined(target: Target) -> bool:
@@ -47,10 +52,34 @@ def imagined(
     if not is_imagined(target):
         return price(kernels, target)
     known = target.once(_known)
-    found, seconds = price(kernels, known), fastest(kernels, target)
-    changed = found.seconds * (seconds / fastest(kernels, known))
+    found, known_s = _on_known(price, fastest, kernels, known)
+    seconds = fastest(kernels, target)
+    changed = found.seconds * (seconds / known_s)
     comparable = kernels.runs_on(as_known(target))
     return attrs.evolve(found, seconds=np.where(comparable, changed, seconds))
+
+
+def _on_known(
+    price: Price, fastest: Fastest, kernels: KernelTable, known: Target
+) -> tuple[Estimate, Floats]:
+    """Return prices on a known GPU, and what its fastest kernels take.
+
+    Few kernels are asked about again and again, for one imagined GPU after another.
+    """
+    if kernels.has_columns_only or len(kernels) > _MOST_ROWS:
+        return price(kernels, known), fastest(kernels, known)
+    told, key = known.once(_told), (price, fastest, tuple(kernels.kernels))
+    found = told.get(key)
+    if found is None:
+        if len(told) >= _MOST_TABLES:
+            told.clear()
+        found = told[key] = price(kernels, known), fastest(kernels, known)
+    return found
+
+
+def _told(_: Target) -> dict[_Asked, tuple[Estimate, Floats]]:
+    """Return a place for what is known of a GPU."""
+    return {}
 
 
 def _known(target: Target) -> Target:

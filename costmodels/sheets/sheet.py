@@ -33,6 +33,9 @@ from perfc.costmodels.sheets.power_section import check_cap, power_of
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
     GRAPH_GAP_SOURCE,
+    MEMORY_OF,
+    MODE,
+    OF_HOST,
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
     TIERS,
@@ -143,6 +146,7 @@ def _calibrated(
         message = f"{where}: profile: {error}"
         raise TargetError(message.replace("--set", "device.fields")) from error
     if overrides:
+        overrides = _with_mode(base, overrides)
         fields, sources = _override(fields, sources, overrides)
     target = _build(base, fields, sources)
     refuse(list(sheets.coefficient_problems(found.fits, target.device)), where)
@@ -176,14 +180,33 @@ def build_target(
     """Return the target of a sheet's tables; *where* names them in messages."""
     fields, sources = _sheet_fields(document, where)
     if overrides:
-        fields, sources = _override(fields, sources, overrides)
+        told = _with_mode(document, overrides)
+        fields, sources = _override(fields, sources, told)
     return _build(document, fields, sources)
 
 
 def _sheet_fields(
     document: Table, where: str
 ) -> tuple[dict[str, FieldValue], dict[str, str]]:
-    """Return the fields of a sound sheet, and the citation of each."""
+    """Return the fields of a sound sheet, and the citation of each.
+
+    Of a sheet that was read before (`parse_sheet`) they are known.
+    """
+    found = _FIELDS.get(id(document))
+    if found is None or found[0] is not document:
+        if len(_FIELDS) >= _MOST_SHEETS:
+            _FIELDS.clear()
+        found = _FIELDS[id(document)] = (document, *_fields_of(document, where))
+    return found[1], found[2]
+
+
+_FIELDS: dict[int, tuple[Table, dict[str, FieldValue], dict[str, str]]] = {}
+_MOST_SHEETS = 64
+
+
+def _fields_of(
+    document: Table, where: str
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
     check_sheet(document, where)
     fields = field_values(document)
     sources = citations(document, fields)
@@ -201,6 +224,18 @@ def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
         (name, value, known[name].unit, target.sources[name])
         for name, value in target.fields.items()
     ]
+
+
+def describe_modes(
+    name_or_path: str | os.PathLike[str],
+) -> list[tuple[str, FieldValue, str, str]]:
+    """Return (field, value, unit, source) of the power modes of a target's sheet."""
+    _, document = _document(path_text("target", name_or_path))
+    return [] if is_profile(document) else list(sheets.described_modes(document))
+
+
+def _with_mode(document: Table, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    return sheets.with_mode(document, overrides) if MODE in overrides else overrides
 
 
 def _override(
@@ -262,10 +297,10 @@ def _check_overridden(fields: Fields) -> None:
     known = fields_with(tiers_in(fields))
     for name, value in fields.items():
         _refuse(known[name], value)
+    begun, synchronous = {known[n].section for n in fields}, is_synchronous(fields)
     for name, field in known.items():
         section = field.section
-        begun = any(known[other].section == section for other in fields)
-        wanted = begun and is_required(field, synchronous=is_synchronous(fields))
+        wanted = section in begun and is_required(field, synchronous=synchronous)
         if wanted and name not in fields:
             do = "name a system (`perfc targets`)" if field.text else f"set {name} too"
             message = f"--set {section}: this target has no [{section}]; {do}"
@@ -350,6 +385,8 @@ def _device(name: str, fields: Fields) -> Device:
         stream_gap_s=_si(fields, "runtime.stream_gap_us", 1e-6, 0),
         graph_gap_s=_si(fields, _GRAPH_GAP, 1e-6, 0),
         synchronous=is_synchronous(fields),
+        has_host_memory=fields.get(MEMORY_OF) == OF_HOST,
+        library_bytes=_bytes(fields, "gpu.library_mib", 2**20, 0),
     )
 
 
@@ -394,8 +431,9 @@ def _host_link(fields: Fields) -> HostLink:
     c2c = "host_link.c2c_gb_per_s" in fields
     h2d_bytes_per_s = _si(fields, "host_link.h2d_gb_per_s", 1e9)
     known = c2c or generation in PCIE_GB_PER_S_PER_LANE
+    name = "NVLink-C2C" if c2c else f"PCIe {generation} x{lanes}"
     return HostLink(
-        name="NVLink-C2C" if c2c else f"PCIe {generation} x{lanes}",
+        name="one memory" if fields.get(MEMORY_OF) == OF_HOST else name,
         h2d_bytes_per_s=h2d_bytes_per_s,
         d2h_bytes_per_s=_si(fields, "host_link.d2h_gb_per_s", 1e9),
         pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),

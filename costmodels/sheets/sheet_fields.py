@@ -49,11 +49,21 @@ POWER_CAP = "gpu.power_cap_watts"
 LAUNCH = "runtime.launch"
 """The field that says whether the host waits for what it launches."""
 
+MEMORY_OF = "gpu.memory_of"
+"""The field that says whether a GPU's memory is the host's, as on a system on a chip.
+"""
+
+OF_HOST = "host"
+
 SYNCHRONOUS = "synchronous"
 """Value of `LAUNCH` on a CPU: a kernel runs inside the call that launches it."""
 
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
+
+
+def _section(field: SheetField) -> str:
+    return field.name.rpartition(".")[0]
 
 
 @attrs.frozen(kw_only=True)
@@ -71,11 +81,13 @@ class SheetField:
     choices: tuple[str, ...] = ()
     """What a text may be, where not anything."""
     required: bool = True
-
-    @property
-    def section(self) -> str:
-        """The TOML table that holds the field."""
-        return self.name.rpartition(".")[0]
+    section: str = attrs.field(
+        default=attrs.Factory(_section, takes_self=True),
+        init=False,
+        eq=False,
+        repr=False,
+    )
+    """The TOML table that holds the field."""
 
     @property
     def key(self) -> str:
@@ -161,8 +173,10 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("gpu.base_clock_mhz", "MHz", 50, 10_000, required=False),
     _number("gpu.least_clock_mhz", "MHz", 10, 10_000, required=False),
     _number(POWER_CAP, "W", 1, 100_000, required=False),
+    _text(MEMORY_OF, ("device", OF_HOST), required=False),
     _number("gpu.memory_gib", "GiB", 0.25, 16_384),
     _number("gpu.memory_usable_gib", "GiB", 0.25, 16_384, required=False),
+    _number("gpu.library_mib", "MiB", 0, 1_000_000, required=False),
     _number("gpu.memory_gb_per_s", "GB/s", 1, 1_000_000),
     _count("gpu.memory_bus_bits", "bit", 8, 131_072),
     _number("gpu.memory_data_rate_gt_per_s", "GT/s", 0.05, 200),
@@ -235,6 +249,12 @@ _FIELDS: tuple[SheetField, ...] = (
 FIELDS: Mapping[str, SheetField] = {field.name: field for field in _FIELDS}
 """Every field a sheet may have but those of tiers, in the order in which it is shown.
 """
+
+MODES = "modes"
+"""The table of a sheet that has one for each power mode, by a name of its own."""
+
+MODE = "power.mode"
+"""What an override calls the power mode."""
 
 TIERS = "tiers"
 """The table of a sheet that has one for each tier of memory, by a name of its own."""

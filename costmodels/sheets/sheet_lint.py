@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias, cast
 
@@ -12,6 +13,7 @@ from perfc.costmodels.sheets.host_section import host_problems
 from perfc.costmodels.sheets.power_section import power_problems
 from perfc.costmodels.sheets.sheet_fields import (
     LAUNCH,
+    MODES,
     TIERS,
     FieldValue,
     SheetField,
@@ -32,8 +34,9 @@ TARGET = "target"
 """Key of a system's sheet: the sheet of its GPUs."""
 
 
+@functools.lru_cache(64)
 def parse_sheet(text: str, where: str) -> Table:
-    """Return the TOML tables of a sheet's text."""
+    """Return the TOML tables of a sheet's text, which nobody changes."""
     return parse_toml(text, TargetError, where)
 
 
@@ -52,6 +55,8 @@ def find_problems(document: Table) -> Iterator[Problem]:
     known = fields_with(() if named else _tiers(document))
     alone = [*_in_head(document), *_in_structure(document, known), *named]
     alone += _in_fields(document, known)
+    if MODES in document:
+        alone += sheets.mode_problems(document)
     yield from alone
     if not alone:
         fields = field_values(document)
@@ -148,7 +153,8 @@ def _in_head(document: Table) -> Iterator[Problem]:
 def _in_structure(
     document: Table, fields: Mapping[str, SheetField]
 ) -> Iterator[Problem]:
-    known: dict[str, set[str]] = {"": {"name", "aliases", "sources", TARGET, TIERS}}
+    head = {"name", "aliases", "sources", TARGET, TIERS, MODES}
+    known: dict[str, set[str]] = {"": head}
     sections = dict.fromkeys(field.section for field in fields.values())
     for section in sections:
         parent, _, key = section.rpartition(".")

@@ -14,7 +14,9 @@ import attrs
 from perfc.costmodels.machine import MATH_MODES
 from perfc.costmodels.sheets.sheet_fields import (
     FP32_SUM_MODES,
+    MEMORY_OF,
     NVLINK_GB_PER_S_PER_LINK,
+    OF_HOST,
     PCIE_GB_PER_S_PER_LANE,
     TENSOR_CLOCK_MODES,
     XGMI_GB_PER_S_PER_LINK,
@@ -28,19 +30,18 @@ GIB_PER_GB = 2**30 / 1e9
 """1.0737: how far off a number is when GB stands where GiB belongs."""
 
 _FLOP_PER_CLOCK_PER_SM = """
-mode        6.0 6.1  7.0  7.5  8.0  8.6  8.9  9.0  10.0 12.0 gfx908 gfx90a gfx942
-fp64         64   8   64    4   64    4    4  128   128    4     64    128    128
-fp64_tensor   -   -    -    -  128    -    -  256   128    -      -    256    256
-fp32        128 256  128  128  128  256  256  256   256  256    128    128    256
-fp32_tensor   -   -    -    -    -    -    -    -     -    -    256    256    256
-tf32          -   -    -    - 1024  512  512 2048  4096  512      -      -   1024
-fp16          -   - 1024 1024 2048 1024 1024 4096  8192 1024   1024   1024   2048
-bf16          -   -    -    - 2048 1024 1024 4096  8192 1024    512   1024   2048
-fp16_vector 256   4  256  256  512  256  256  512   512  256    256    256    256
-bf16_vector   -   -    -    -  256  256  256  512   512  256    128    128    256
-fp8           -   -    -    -    -    - 2048 8192 16384 2048      -      -   4096
-nvfp4         -   -    -    -    -    -    -    - 32768 4096      -      -      -
-int8          - 1024 512 2048 4096 2048 2048 8192 16384 2048   1024   1024   4096
+mode        6.0 6.1 6.2  7.0  7.2  7.5  8.0  8.6  8.7  8.9  9.0  10.0 12.0
+fp64         64   8   8   64   64    4   64    4    4    4  128   128    4
+fp64_tensor   -   -   -    -    -    -  128    -    -    -  256   128    -
+fp32        128 256 256  128  128  128  128  256  256  256  256   256  256
+tf32          -   -   -    -    -    - 1024  512 1024  512 2048  4096  512
+fp16          -   -   - 1024 1024 1024 2048 1024 2048 1024 4096  8192 1024
+bf16          -   -   -    -    -    - 2048 1024 2048 1024 4096  8192 1024
+fp16_vector 256   4 512  256  256  256  512  256  512  256  512   512  256
+bf16_vector   -   -   -    -    -    -  256  256  256  256  512   512  256
+fp8           -   -   -    -    -    -    -    -    - 2048 8192 16384 2048
+nvfp4         -   -   -    -    -    -    -    -    -    -    - 32768 4096
+int8          - 1024  -  512 2048 2048 4096 2048 4096 2048 8192 16384 2048
 """
 
 
@@ -53,7 +54,22 @@ def _columns(table: str) -> Mapping[str, Mapping[str, int]]:
     }
 
 
-FLOP_PER_CLOCK_PER_SM = _columns(_FLOP_PER_CLOCK_PER_SM)
+_OF_AMD = """
+mode        gfx908 gfx90a gfx942
+fp64            64    128    128
+fp64_tensor      -    256    256
+fp32           128    128    256
+fp32_tensor    256    256    256
+tf32             -      -   1024
+fp16          1024   1024   2048
+bf16           512   1024   2048
+fp16_vector    256    256    256
+bf16_vector    128    128    256
+fp8              -      -   4096
+int8          1024   1024   4096
+"""
+
+FLOP_PER_CLOCK_PER_SM = {**_columns(_FLOP_PER_CLOCK_PER_SM), **_columns(_OF_AMD)}
 """Dense FLOP per clock and SM by compute capability, an FMA counting as two.
 
 CUDA C++ Programming Guide (arithmetic throughput) and NVIDIA's whitepapers; for AMD's
@@ -182,10 +198,11 @@ def _capacity_problems(fields: Fields) -> Iterator[Problem]:
             advice = f"{unit} for GiB? a {whole} GB GPU has {whole} GiB"
             yield Problem(name, f"{whole} GiB", f"{gib:g}", advice)
     usable = float(fields.get("gpu.memory_usable_gib", gib))
-    if not 0.8 * gib <= usable <= gib:
+    least = 0.5 if fields.get(MEMORY_OF) == OF_HOST else 0.8
+    if not least * gib <= usable <= gib:
         yield Problem(
             "gpu.memory_usable_gib",
-            f"80 % to 100 % of memory_gib = {gib:g}",
+            f"{least:.0%} to 100 % of memory_gib = {gib:g}".replace("%", " %", 1),
             f"{usable:g}",
             "give what a program can allocate, in GiB",
         )

@@ -34,7 +34,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import perfc
 from perfc import edits
@@ -45,6 +45,9 @@ LINE_BYTES = 65_536
 BOUND_S, WORKERS, WAITING, KEPT = 0.25, 2, 32, 10_000
 """Seconds until an answer, threads that ask, requests that wait for them at most, and
 answers that are kept."""
+
+_EDITS = dict(sorted((kind.__name__, kind) for kind in get_args(edits.Edit)))
+"""The classes of edits, by name."""
 
 
 class RequestError(Exception):
@@ -229,10 +232,10 @@ def _edit_of(given: object) -> Any:
     """Return a value of `perfc.edits`; lists become tuples, so that it can be a key."""
     named = dict(given) if isinstance(given, dict) else {}
     kind = named.pop("edit", None)
-    if kind not in edits.__all__:
-        msg = f"edit={kind!r}: expected one of {', '.join(edits.__all__)}"
+    make = _EDITS.get(kind) if isinstance(kind, str) else None
+    if make is None:
+        msg = f"edit={kind!r}: expected one of {', '.join(_EDITS)}"
         raise RequestError(msg)
-    make = getattr(edits, kind)
     first = (named.pop("name"),) if kind == "Target" and "name" in named else ()
     try:
         edit = make(*first, **named)

@@ -16,6 +16,7 @@ from perfc.twins.dlrm import DLRM_TWINS, DlrmNet
 from perfc.twins.gpt import GPT_TWINS
 from perfc.twins.lookups import bags_of
 from perfc.twins.recommenders import RECOMMENDER_TWINS, Dcnv2, DeepFm, WideAndDeep
+from perfc.twins.small_convnets import SMALL_CONVNET_TWINS, resnet18
 from perfc.twins.switch import SWITCH_TWINS
 from perfc.twins.twin import Twin
 from perfc.twins.vision import VISION_TWINS, InceptionV3, ResNet50
@@ -37,7 +38,8 @@ TWINS: Mapping[str, Twin] = {
     twin.name: twin
     for twin in (
         *(*DLRM_TWINS, *RECOMMENDER_TWINS),
-        *(*VISION_TWINS, *BERT_TWINS, *GPT_TWINS, *SWITCH_TWINS),
+        *(resnet18, *VISION_TWINS, *SMALL_CONVNET_TWINS),
+        *(*BERT_TWINS, *GPT_TWINS, *SWITCH_TWINS),
     )
 }
 """The twin of every built-in workload, by name."""

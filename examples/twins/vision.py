@@ -207,24 +207,32 @@ class InceptionV3(nn.Module):
 _AS_EAGER_RUNS_IT: Mapping[str, int | str] = {"batch_norm": "separate"}
 
 
-def _twin(
-    name: str, net: Callable[[int], nn.Module], fixed: Mapping[str, int | str]
+def image_twin(
+    name: str,
+    net: Callable[[Values], nn.Module],
+    fixed: Mapping[str, int | str] = _AS_EAGER_RUNS_IT,
 ) -> Twin:
+    """Return the twin of a workload over images of `image` x `image` pixels."""
+
     def make(values: Values, batch: int) -> Made:
         size = int(values["image"])
-        return net(int(values["classes"])), (torch.rand(batch, 3, size, size),)
+        return net(values), (torch.rand(batch, 3, size, size),)
 
     return Twin(name=name, batch=32, make=make, fixed=fixed)
 
 
-def _without_dropout(classes: int) -> nn.Module:
-    """Make the network as the workload has it, also in training."""
-    return InceptionV3(classes, dropout=0.0)
+def _resnet50(values: Values) -> nn.Module:
+    return ResNet50(int(values["classes"]))
 
 
-resnet50 = _twin("resnet50", ResNet50, _AS_EAGER_RUNS_IT)
-inception_v3 = _twin(
-    "inception-v3", _without_dropout, {**_AS_EAGER_RUNS_IT, "aux": "off"}
+def _inception_v3(values: Values) -> nn.Module:
+    """Make the network as the workload has it: also in training without dropout."""
+    return InceptionV3(int(values["classes"]), dropout=0.0)
+
+
+resnet50 = image_twin("resnet50", _resnet50)
+inception_v3 = image_twin(
+    "inception-v3", _inception_v3, {**_AS_EAGER_RUNS_IT, "aux": "off"}
 )
 
 VISION_TWINS = (resnet50, inception_v3)

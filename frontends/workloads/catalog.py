@@ -19,8 +19,11 @@ WORKLOADS: LazyTable[Workload] = LazyTable(
             "deeprecsys-rm2 deeprecsys-rm3"
         ),
         "recommenders:RECOMMENDER_WORKLOADS": "dcnv2-mlperf wide-and-deep deepfm",
-        "resnet:RESNET_WORKLOADS": "resnet50",
+        "resnet:RESNET_WORKLOADS": "resnet18 resnet50",
         "inception:INCEPTION_WORKLOADS": "inception-v3",
+        "googlenet:GOOGLENET_WORKLOADS": "googlenet",
+        "mobile:MOBILE_WORKLOADS": "mobilenet-v2 mnasnet",
+        "squeezenet:SQUEEZENET_WORKLOADS": "squeezenet",
         "bert:BERT_WORKLOADS": "bert-base bert-large",
         "gpt:GPT_WORKLOADS": "gpt2 gpt2-large gpt3-xl gpt3-2.7b opt-1.3b",
         "switch:SWITCH_WORKLOADS": "switch-xl-4",

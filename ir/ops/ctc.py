@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.gradient import first_saved
 from perfc.ir.ops.rules import OPTIONAL_BOOL, touch_all
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -65,6 +64,20 @@ def _work_ctc_loss(
     return Work(flops, read, written)
 
 
+def _infer_backward(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    """Give the gradient the type of the log probabilities."""
+    scores, sums = operands[1].type, operands[4].type
+    if scores.rank != _SCORES or sums.rank != _SCORES:
+        msg = (
+            "expected log probabilities [steps, batch, labels] as operand 1, and sums "
+            f"[batch, steps, ways] as operand 4, got {scores} and {sums}"
+        )
+        raise VerifyError(msg)
+    return [Abstract(scores)]
+
+
 def _work_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
@@ -88,7 +101,7 @@ CTC_LOSS = OpDef(
 CTC_LOSS_BACKWARD = OpDef(
     name="ctc_loss_backward",
     arity=(5, 7),
-    infer=first_saved,
+    infer=_infer_backward,
     work=_work_backward,
     attributes={"zero_infinity": OPTIONAL_BOOL},
     summary="gradient of ctc_loss: of its result, its operands, the loss, the sums",

@@ -62,10 +62,10 @@ def _work_distances(
 def _infer_backward(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    x = operands[1].type
-    if x.rank < _PAIR:
-        msg = f"expected vectors in rows, got {x}"
-        raise VerifyError(msg)
+    for operand in operands[1:-1]:  # one set of vectors, or two; then the distances
+        if operand.type.rank < _PAIR:
+            msg = f"expected vectors in rows, got {operand.type}"
+            raise VerifyError(msg)
     return first_saved(attributes, operands)
 
 

@@ -96,6 +96,9 @@ def inputs_of_backward(attributes: Record) -> int:
 def _infer_bag(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     require_bag(attributes)
     types = [operand.type for operand in operands]
+    if types[0].rank != _MATRIX:
+        msg = f"expected gradients of pooled rows [bags, columns], got {types[0]}"
+        raise VerifyError(msg)
     kind, first = attributes.text("optimizer", ""), inputs_of_backward(attributes)
     weights = [
         TensorType(types[0].dtype, (dim_of(table, "rows"), dim_of(table, "dim")))

@@ -58,7 +58,7 @@ def _work_put(
 
 INDEX_PUT = OpDef(
     name="index_put",
-    arity=(2, None),
+    arity=(3, None),
     infer=first_operand,
     work=_work_put,
     attributes={

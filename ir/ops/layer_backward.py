@@ -32,6 +32,8 @@ from perfc.ir.types import TensorType
 
 WANTS = {"wants": (tuple,)}
 
+_MATRIX = 2
+
 _NORM: Mapping[str, GradientType] = {"x": like(1), "weight": like(2), "bias": like(2)}
 
 
@@ -216,6 +218,9 @@ ATTENTION_BACKWARD = OpDef(
 
 def _projection(attributes: Record, operands: Sequence[TensorType]) -> TensorType:
     """Return the type of the weight that projects an LSTM, from its recurrence."""
+    if operands[3].rank < _MATRIX:
+        msg = f"expected a recurrence [..., gates, state], got {operands[3]}"
+        raise VerifyError(msg)
     *directions, gates, state = operands[3].shape
     hidden = gates // RECURRENT_GATES["lstm"]
     return TensorType(operands[3].dtype, (*directions, state, hidden))

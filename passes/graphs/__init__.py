@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from perfc.passes.graphs.forward_graph import forward_graph_of
     from perfc.passes.graphs.gathered_parameters import gathers
     from perfc.passes.graphs.launch_copy import LaunchCopy
+    from perfc.passes.graphs.launch_splice import (
+        LaunchSplice,
+        in_order_of_ops,
+        tasks_of,
+    )
     from perfc.passes.graphs.looked_up_tables import (
         change_tables,
         listed,
@@ -47,6 +52,7 @@ else:
             "forward_graph": ("forward_graph_of",),
             "gathered_parameters": ("gathers",),
             "launch_copy": ("LaunchCopy",),
+            "launch_splice": ("LaunchSplice", "in_order_of_ops", "tasks_of"),
             "looked_up_tables": (
                 "change_tables",
                 "listed",
@@ -87,6 +93,7 @@ __all__ = [
     "Call",
     "Found",
     "LaunchCopy",
+    "LaunchSplice",
     "Tape",
     "cast_stream",
     "change_tables",
@@ -97,6 +104,7 @@ __all__ = [
     "gradient_stream",
     "has_optimizer",
     "has_own_stream",
+    "in_order_of_ops",
     "is_between_stages",
     "is_issued_in_order",
     "is_training_step",
@@ -110,5 +118,6 @@ __all__ = [
     "table_lookups",
     "table_names",
     "tables_off_device",
+    "tasks_of",
     "typed",
 ]

@@ -23,12 +23,14 @@ from perfc.ir import (
     Value,
     Work,
 )
+from perfc.ir.copying import bind_record
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
-from perfc.passes.graphs import LaunchCopy
+from perfc.passes.graphs import LaunchSplice, in_order_of_ops, tasks_of
 from perfc.passes.lowering.eager import PARTS
 
 _POINTWISE = frozenset({"elementwise", "triton_poi"})
@@ -41,11 +43,11 @@ class FuseOps(Pass):
     """Launch one kernel in place of those of several ops.
 
     As somebody writes it by hand, in Triton or CUDA: what one of the ops writes for
-    another stays in registers, what several of them read is read once, and the host
-    calls one op. At most one of the kernels may be more than a loop over elements (a
-    GEMM, a reduction, a lookup): it takes the others along, before or after it. A GEMM
-    whose sum is split keeps the kernel that adds its parts up, which takes along what
-    comes after.
+    another stays in registers, as does what the kernels of one op write for each
+    other; what several of them read is read once, and the host calls one op. At most
+    one of the kernels may be more than a loop over elements (a GEMM, a reduction, a
+    lookup): it takes the others along, before or after it. A GEMM whose sum is split
+    keeps the kernel that adds its parts up, which takes along what comes after.
 
     The ops follow one another, on one stream, and nothing in between synchronises.
 
@@ -110,7 +112,8 @@ class FuseOps(Pass):
                 if names.isdisjoint(nodes):
                     continue
                 found = True
-                fusing = _Fusing(graph, rank, program.bindings, nodes, us * 1e-6)
+                source = in_order_of_ops(graph)
+                fusing = _Fusing(source, rank, program.bindings, nodes, us * 1e-6)
                 graphs[at] = fusing.run()
             if not found:
                 msg = f"{self.name}: no op launches anything for node {nodes[0]!r}"
@@ -133,7 +136,7 @@ class _Fusing:
     """Puts one op in place of several.
 
     Attributes:
-        source: What is launched.
+        source: What is launched, with tasks in the order of ops.
         rank: The rank class that launches it.
         bindings: The numbers of the symbols.
         names: Ids of the nodes to fuse.
@@ -146,35 +149,27 @@ class _Fusing:
     bindings: Mapping[str, int]
     names: Sequence[str]
     seconds: float
-    _tasks: Mapping[int, list[int]] = attrs.field(init=False)
     _nodes: list[Node] = attrs.field(init=False)
     _launching: frozenset[str] = attrs.field(init=False)
 
     def run(self) -> LaunchGraph:
         """Return the launch graph with one op for all."""
         source, graph = self.source, self.rank.ops
-        self._tasks = _by_op(source)
         chosen = frozenset(self.names)
         self._nodes = [] if graph is None else [n for n in graph if n.name in chosen]
-        self._launching = frozenset(
-            op.node for number, op in enumerate(source.ops) if self._tasks[number]
-        )
+        self._launching = frozenset([source.ops[op].node for op in {*source.op}])
         ops = self._ops()
-        device = [t for op in ops for t in self._tasks[op] if self._is_busy(t)]
+        device = [t for op in ops for t in self._tasks(op) if self._is_busy(t)]
         self._check(ops, device)
-        copy = LaunchCopy(source)
-        for op, launched in enumerate(source.ops):
-            if op == ops[-1]:
-                self._launch(copy, ops, device)
-            elif op not in ops:
-                copy.result.add_op(launched)
-                for task in self._tasks[op]:
-                    kernel = source.kernel[task]
-                    number = (
-                        -1 if kernel < 0 else copy.result.intern(source.kernels[kernel])
-                    )
-                    copy.add(task, kernel=number)
-        return copy.result
+        splice = LaunchSplice(source, range(ops[0], ops[-1] + 1))
+        for op in splice.ops:
+            if op not in ops:
+                splice.result.add_op(source.ops[op])
+        self._launch(splice, ops, device)
+        return splice.finished()
+
+    def _tasks(self, op: int) -> range:
+        return tasks_of(self.source, range(op, op + 1))
 
     def _is_busy(self, task: int) -> bool:
         return self.source.kind[task] in BUSY_KINDS
@@ -187,8 +182,9 @@ class _Fusing:
 
         """
         numbers: dict[str, list[int]] = {}
+        chosen = frozenset(self.names)
         for number, op in enumerate(self.source.ops):
-            if self._tasks[number]:
+            if op.node in chosen and self._tasks(number):
                 numbers.setdefault(op.node, []).append(number)
         for name in self.names:
             if name not in numbers:
@@ -207,7 +203,7 @@ class _Fusing:
         what = f"fuse-ops: {_listed(self.names)} cannot be one kernel"
         between = [op for op in range(ops[0], ops[-1]) if op not in ops]
         for op in between:
-            kinds = [source.kind[task] for task in self._tasks[op]]
+            kinds = [source.kind[task] for task in self._tasks(op)]
             if TaskKind.SYNC in kinds:
                 msg = f"{what}: {_name(source, op)} between them synchronises"
                 raise UsageError(msg)
@@ -215,7 +211,7 @@ class _Fusing:
                 msg = f"{what}: {_name(source, op)} runs between them"
                 raise UsageError(msg)
         for op in ops:
-            for task in self._tasks[op]:
+            for task in self._tasks(op):
                 if source.kind[task] not in _MOVABLE:
                     kind = source.kind[task].value
                     msg = f"{what}: {_name(source, op)} has a {kind}"
@@ -225,7 +221,7 @@ class _Fusing:
             raise UsageError(msg)
 
     def _launch(
-        self, copy: LaunchCopy, ops: Sequence[int], device: Sequence[int]
+        self, splice: LaunchSplice, ops: Sequence[int], device: Sequence[int]
     ) -> None:
         """Launch the kernel, or two of them, in place of what the ops launch."""
         source, nodes = self.source, self._nodes
@@ -237,17 +233,16 @@ class _Fusing:
         }
         kept = tuple([value.name for value in self._written]) if nodes else ()
         record = Record({**attributes, "nodes": tuple(self.names), "keeps": kept})
-        copy.result.add_op(LaunchOp(self._title(ops), source.ops[ops[-1]].node, record))
-        awaited = {
-            copy.moved[o] for t in device for o in source.after[t] if o in copy.moved
-        }
-        after = tuple(sorted(awaited - {-1}))
-        calls = [t for op in ops for t in self._tasks[op] if not self._is_busy(t)]
+        result = splice.result
+        result.add_op(LaunchOp(self._title(ops), source.ops[ops[-1]].node, record))
+        before = splice.tasks.start
+        awaited = {o for t in device for o in source.after[t] if o < before}
+        after = tuple(sorted(awaited))
+        calls = [t for op in ops for t in self._tasks(op) if not self._is_busy(t)]
         used = iter(calls)
         last = -1
         for kernel, seconds in self._kernels(device):
-            issue = self._issue(copy, next(used, None), device[0])
-            result = copy.result
+            issue = self._issue(splice, next(used, None), device[0])
             last = result.task(
                 TaskKind.KERNEL,
                 source.resource[device[0]],
@@ -259,16 +254,13 @@ class _Fusing:
             )
             after = ()
         for task in (*device, *calls):  # who waited for them waits for this one
-            copy.moved.setdefault(task, last)
+            splice.moved.setdefault(task, last)
 
-    def _issue(self, copy: LaunchCopy, call: int | None, task: int) -> int:
+    def _issue(self, splice: LaunchSplice, call: int | None, task: int) -> int:
         """Return the call that issues a kernel: one of its own, if the ops had any."""
-        source = self.source
         if call is None:
-            before = source.issue[task]
-            return -1 if before < 0 else copy.moved[before]
-        copy.add(call)
-        return copy.moved[call]
+            return splice.now(self.source.issue[task])
+        return splice.add(call)
 
     def _title(self, ops: Sequence[int]) -> str:
         names = [self.source.ops[op].name.rpartition("::")[2] for op in ops]
@@ -301,7 +293,7 @@ class _Fusing:
                 "say how long it takes"
             )
             raise UnsupportedModelError(msg)
-        saved = self._saved()
+        saved = self._saved() + self._saved_within(device)
         if not anchors:
             return [(self._loop(kernels, saved), math.nan)]
         (anchor,) = anchors
@@ -362,6 +354,30 @@ class _Fusing:
             seen.add(value)
         return Work(0, read, written)
 
+    def _saved_within(self, device: Sequence[int]) -> Work:
+        """Return the bytes that kernels of one node need not move for each other.
+
+        As one kernel they move what the op cannot do without. What a GEMM with a split
+        sum leaves in memory for its second kernel stays there.
+        """
+        source, found = self.source, Work(0, 0, 0)
+        for node in self._nodes:
+            own = [t for t in device if source.ops[source.op[t]].node == node.name]
+            if len(own) < _SEVERAL or any(source.detail[t] == PARTS for t in own):
+                continue
+            work = _sum([source.kernels[source.kernel[task]] for task in own])
+            found += _less(work, self._needed(node))
+        return attrs.evolve(found, flops=0)
+
+    def _needed(self, node: Node) -> Work:
+        """Return the flops and the bytes that an op cannot do without."""
+        operands, results = (
+            [v.type.bind(self.bindings) for v in values if v.type is not None]
+            for values in (node.operands, node.results)
+        )
+        attributes = bind_record(node.attributes, self.bindings)
+        return BUILTIN_OPS[node.op].work(attributes, operands, results)
+
     def _reads(self) -> Iterator[Value]:
         """Yield the values that each of the nodes reads, behind views."""
         for node in self._nodes:
@@ -376,6 +392,8 @@ class _Fusing:
     def _nbytes(self, value: Value) -> int:
         return 0 if value.type is None else int(value.type.bind(self.bindings).nbytes)
 
+
+_SEVERAL = 2
 
 _MOVABLE = frozenset({TaskKind.CALL, TaskKind.KERNEL})
 """Tasks that a fused kernel does, or makes needless."""
@@ -395,13 +413,6 @@ def _less(work: Work, saved: Work) -> Work:
         max(0, work.bytes_read - saved.bytes_read),
         max(0, work.bytes_written - saved.bytes_written),
     )
-
-
-def _by_op(graph: LaunchGraph) -> Mapping[int, list[int]]:
-    found: dict[int, list[int]] = {op: [] for op in range(len(graph.ops))}
-    for task, op in enumerate(graph.op):
-        found[op].append(task)
-    return found
 
 
 def _name(graph: LaunchGraph, op: int) -> str:

@@ -25,7 +25,15 @@ from perfc.passes.graphs import (
 )
 from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
-from perfc.passes.lowering.recipe import COPY, Binding, Lowered, Recipe, SiteKey, Slot
+from perfc.passes.lowering.recipe import (
+    COPY,
+    Binding,
+    Lowered,
+    Recipe,
+    SiteKey,
+    Slot,
+    slot_of,
+)
 
 THREAD = "main"
 STREAM = "compute"
@@ -52,12 +60,6 @@ class Lowering:
     _most_tasks: float = attrs.field(init=False)
     _communication: Communication | None = attrs.field(default=None, init=False)
     _slots: dict[Value, Slot] = attrs.field(factory=dict[Value, Slot], init=False)
-    _plain: dict[TensorType, Slot] = attrs.field(
-        factory=dict[TensorType, Slot], init=False
-    )
-    _layouts: dict[tuple[Slot, Layout], Slot] = attrs.field(
-        factory=dict["tuple[Slot, Layout]", Slot], init=False
-    )
     _copies: dict[Slot, Lowered | None] = attrs.field(
         factory=dict["Slot", "Lowered | None"], init=False
     )
@@ -107,7 +109,7 @@ class Lowering:
         for value in (*graph.parameters, *graph.states):
             slot = weights.get(value.type)
             if slot is None:
-                slot = attrs.evolve(self._result(value), parameter=True)
+                slot = slot_of(self._result(value).type, parameter=True)
                 weights[value.type] = slot
             self._slots[value] = slot
         for node in graph:
@@ -192,7 +194,7 @@ class Lowering:
         key = (node.op, node.attributes, operands, results)
         found = self._sites.get(key)
         if found is None:
-            eager = self.binding.eager(key)
+            eager = self.binding.known_eager(key)
             found = self._interned(eager.name, eager.launches, eager.layouts)
             self._sites[key] = found
         laid_out = zip(results, found.layouts, strict=True) if found.layouts else ()
@@ -203,11 +205,7 @@ class Lowering:
     def _laid_out(self, slot: Slot, layout: Layout) -> Slot:
         if layout is slot.layout:
             return slot
-        found = self._layouts.get((slot, layout))
-        if found is None:
-            found = attrs.evolve(slot, layout=layout)
-            self._layouts[slot, layout] = found
-        return found
+        return slot_of(slot.type, layout, parameter=slot.parameter, known=slot.known)
 
     def _interned(
         self,
@@ -249,7 +247,7 @@ class Lowering:
         if slot is None:
             slot = self._result(value)
             if value in self.known:
-                slot = attrs.evolve(slot, known=True)
+                slot = slot_of(slot.type, known=True)
             self._slots[value] = slot
         return slot
 
@@ -258,10 +256,7 @@ class Lowering:
         if type_ is None:
             msg = f"value {value} has no type; run shape-inference first"
             raise VerifyError(msg)
-        slot = self._plain.get(type_)
-        if slot is None:
-            slot = self._plain[type_] = Slot(type_)
-        return slot
+        return slot_of(type_)
 
 
 def fused_nodes(op: LaunchOp) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Container, Mapping
 from typing import ClassVar
@@ -55,7 +56,8 @@ class LowerKernels(Pass):
 
     An iteration copies the inputs to the device, runs the ops in order on one
     stream and waits for the device. A CPU is its own device: nothing is copied to it,
-    and no call returns before its kernel ends. Parameters are on the device already.
+    and no call returns before its kernel ends; nor are inputs copied to a GPU whose
+    memory is the host's. Parameters are on the device already.
     Ops whose results are known without running do not exist in eager PyTorch, nor do
     identities and casts to the same type. A rank class that already is a launch graph
     stays as it is.
@@ -177,7 +179,7 @@ class LowerKernels(Pass):
             return settings
         settings = _device_settings(settings, target)
         _check_attention(settings, target)
-        return settings
+        return _shared(settings)
 
     def _lower(
         self,
@@ -215,7 +217,7 @@ class LowerKernels(Pass):
                 return graph
         known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(rank.ops.name, binding, frozenset(known))
-        if self.inputs != "device" and not settings.on_cpu:
+        if settings.inputs != "device" and not settings.on_cpu:
             lowering.copy_inputs(rank.ops)
         lowering.lower(rank.ops)
         if not settings.on_cpu:
@@ -223,6 +225,12 @@ class LowerKernels(Pass):
         kept = lowering.recipe(version), *tried[: _MOST_RECIPES - 1]
         ctx.set(RECIPES, rank.ops, {**recipes, key: kept})
         return lowering.graph
+
+
+@functools.lru_cache(64)
+def _shared(settings: Settings) -> Settings:
+    """Return equal settings as one object, which is soon found equal to itself."""
+    return settings
 
 
 def _system(ctx: PassContext) -> System | None:
@@ -261,6 +269,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         sm_count=sm_count(target),
         newer_than_volta=newer,
         on_cpu=device.synchronous,
+        inputs="device" if device.has_host_memory else settings.inputs,
         gpu=as_known(target) if settings.fp32_gemms == "tf32" else None,
     )
 
@@ -293,9 +302,8 @@ _MODELLED = frozenset(field.name for field in TABLE_FIELDS)
 
 def _remark(graph: Graph, ctx: PassContext) -> None:
     """Say what the graph has that launches do not show."""
-    for node in graph:
-        if not is_embedding_bag(node):
-            continue
+    nodes = [*graph]
+    for node in filter(is_embedding_bag, nodes):
         tables = node.attributes.records("tables")
         ignored = sorted({name for t in tables for name in t if name not in _MODELLED})
         if ignored:
@@ -305,7 +313,7 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
                 "the table lay in device memory, uncached",
                 str(node),
             )
-    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in graph):
+    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in nodes):
         _remark_convolutions(ctx)
 
 

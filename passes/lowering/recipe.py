@@ -60,6 +60,7 @@ class Binding:
     _eagers: dict[SiteKey, Eager] = attrs.field(
         factory=dict["SiteKey", Eager], init=False
     )
+    _known: dict[SiteKey, Eager] | None = attrs.field(default=None, init=False)
     _types: dict[TensorType, TensorType] = attrs.field(
         factory=dict[TensorType, TensorType], init=False
     )
@@ -101,22 +102,58 @@ class Binding:
     def eager(self, key: SiteKey) -> Eager:
         """Return the launches of eager PyTorch at a site, at these sizes."""
         if not self.shared:
-            return self._eager(key)
+            return eager_launches(self._site(key))
         found = self._eagers.get(key)
         if found is None:
-            found = self._eagers[key] = self._eager(key)
+            found = self._eagers[key] = eager_launches(self._site(key))
         return found
 
-    def _eager(self, key: SiteKey) -> Eager:
+    def known_eager(self, key: SiteKey) -> Eager:
+        """Return the launches at a site that other graphs may have had, too.
+
+        One that is edited has the sites that it had, but for some.
+        """
+        if self._known is None:
+            self._known = _known_launches(self.settings, tuple(self.numbers.items()))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST_SITES:
+                self._known.clear()
+            found = self._known[key] = eager_launches(self._site(key))
+        return found
+
+    def _site(self, key: SiteKey) -> Site:
         op, attributes, operands, results = key
-        site = Site(
+        return Site(
             op,
             bind_record(attributes, self.numbers),
             tuple([self.tensor(slot) for slot in operands]),
             tuple([self.type(slot.type) for slot in results]),
             self.settings,
         )
-        return eager_launches(site)
+
+
+@functools.lru_cache(8)
+def _known_launches(
+    settings: Settings, numbers: tuple[tuple[str, int], ...]
+) -> dict[SiteKey, Eager]:
+    """Return a place for what is launched at sites, at some sizes."""
+    return {}
+
+
+_MOST_SITES = 2048
+
+
+@functools.lru_cache(4096)
+def slot_of(
+    type_: TensorType,
+    layout: Layout = Layout.CONTIGUOUS,
+    *,
+    parameter: bool = False,
+    known: bool = False,
+) -> Slot:
+    """Return a slot: equal ones are one object, which lookups find equal at once."""
+    return Slot(type_, layout, parameter, known)
 
 
 SiteKey: TypeAlias = tuple[str, Record, tuple[Slot, ...], tuple[Slot, ...]]
@@ -177,6 +214,20 @@ class Recipe:
     fixed: dict[Slot, Tensor]
     version: int
 
+    @functools.cached_property
+    def _alike(
+        self,
+    ) -> tuple[Mapping[int, Kernel], Sequence[tuple[SiteKey, Lowered]]]:
+        """Kernels of sites that are the same at all sizes, and the other sites."""
+        kernels: dict[int, Kernel] = {}
+        others: list[tuple[SiteKey, Lowered]] = []
+        for key, lowered in self.sites.items():
+            if _has_symbols(key):
+                others.append((key, lowered))
+            else:
+                kernels.update((n, self.graph.kernels[n]) for n in lowered.kernels)
+        return kernels, others
+
     def repeat(self, binding: Binding) -> LaunchGraph | None:
         """Return the launch graph at other sizes; None if its tasks are others.
 
@@ -186,7 +237,7 @@ class Recipe:
         if binding.numbers == self.numbers and same:
             return self.graph
         binding.fixed = self.fixed
-        found: dict[int, Kernel] = {}
+        found = dict(self._alike[0])
         if not (self._copy(binding, found) and self._apply(binding, found)):
             return None
         kernels = [found[i] for i in range(len(found))]
@@ -206,11 +257,19 @@ class Recipe:
 
     def _apply(self, binding: Binding, found: dict[int, Kernel]) -> bool:
         """Note the sites' kernels; False if one launches something else."""
-        for key, lowered in self.sites.items():
+        for key, lowered in self._alike[1]:
             eager = binding.eager(key)
             if not _note(found, lowered, eager):
                 return False
         return True
+
+
+def _has_symbols(key: SiteKey) -> bool:
+    """Whether a site is another one at other sizes."""
+    _, attributes, operands, results = key
+    if attributes.is_symbolic:
+        return True
+    return any(slot.type.symbols() for slot in (*operands, *results))
 
 
 def _any_alike(kernels: Sequence[Kernel]) -> bool:

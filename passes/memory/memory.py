@@ -208,6 +208,9 @@ class Storages:
         if target is not None and any(k.op == BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
+        if target is not None and target.device.library_bytes:
+            size = target.device.library_bytes
+            found.append(("libraries", BufferKind.LIBRARY, size, -1, end))
         # Scratch comes before the results of its node: sorting is stable.
         passing = [*self._scratch(made), *self._results(made, gradients)]
         passing.sort(key=operator.itemgetter(3))

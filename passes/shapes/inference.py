@@ -20,9 +20,34 @@ _SCALAR = TensorType(DTYPES["f32"], ())
 _MAX_STEPS = 10
 
 
+_INFERRED: dict[_Signature, Sequence[Abstract | None]] = {}
+"""What type rules said, in any graph: layers repeat, and an edited graph is mostly as
+it was. A rule that refuses its operands is asked again."""
+
+_TYPES: dict[TensorType, TensorType] = {}
+"""Equal types as one object, which a lookup finds equal at once: lookups are many."""
+
+_MOST = 8192
+
+
+def _one(type_: TensorType) -> TensorType:
+    """Return the object that all equal types are, which is checked.
+
+    Raises:
+        VerifyError: there is no such tensor.
+
+    """
+    found = _TYPES.get(type_)
+    if found is None:
+        if len(_TYPES) >= _MOST:
+            _TYPES.clear()
+        found = _TYPES[type_] = type_.checked()
+    return found
+
+
 @attrs.define(eq=False)
 class Inference:
-    """One run over one graph; equal signatures are inferred once.
+    """One run over one graph.
 
     Attributes:
         graph: The graph.
@@ -55,12 +80,6 @@ class Inference:
     _ratios: dict[Value, Ratio] = attrs.field(
         factory=dict["Value", "Ratio"], init=False
     )
-    _types: dict[TensorType, TensorType] = attrs.field(
-        factory=dict[TensorType, TensorType], init=False
-    )
-    _memo: dict[_Signature, Sequence[Abstract | None]] = attrs.field(
-        factory=dict[_Signature, "Sequence[Abstract | None]"], init=False
-    )
 
     def __attrs_post_init__(self) -> None:
         """Check the inputs: everything follows from them."""
@@ -88,13 +107,9 @@ class Inference:
             raise type(error)(msg) from None
 
     def _check_input(self, value: Value, type_: TensorType) -> None:
-        shared = self._types.get(type_)
-        if shared is not None:
-            value.type = shared
-            return
         self.symbols |= type_.symbols()
         try:
-            self._types[type_] = type_.checked()
+            value.type = _one(type_)
         except VerifyError as error:
             msg = f"{value}: {error}"
             raise VerifyError(msg) from None
@@ -150,24 +165,17 @@ class Inference:
         self, opdef: OpDef, node: Node, operands: Sequence[Abstract]
     ) -> Sequence[Abstract | None]:
         key = (
-            node.op,
+            opdef.infer,
             node.attributes,
-            *((o.type, o.elements, o.ratio) for o in operands),
+            *[(o.type, o.elements, o.ratio) for o in operands],
         )
-        found = self._memo.get(key)
+        found = _INFERRED.get(key)
         if found is None:
             results = opdef.infer(node.attributes, operands)
-            found = self._memo[key] = [self._shared(result) for result in results]
+            if len(_INFERRED) >= _MOST:
+                _INFERRED.clear()
+            found = _INFERRED[key] = [_shared(result) for result in results]
         return found
-
-    def _shared(self, result: Abstract | None) -> Abstract | None:
-        """Make equal types one object, as those of inputs are: lookups are many."""
-        if result is None:
-            return None
-        type_ = self._types.get(result.type)
-        if type_ is None:
-            type_ = self._types[result.type] = result.type.checked()
-        return Abstract(type_, result.elements, result.ratio)
 
     def _abstract(self, value: Value) -> Abstract:
         if value.type is None:
@@ -205,7 +213,7 @@ class Inference:
             if UNKNOWN_DIM not in inferred.shape:
                 return inferred
             return attrs.evolve(inferred, shape=_named(value, inferred.shape))
-        if declared == inferred:
+        if declared is inferred or declared == inferred:
             return inferred
         if declared.dtype != inferred.dtype:
             raise VerifyError(_conflict(declared, inferred))
@@ -231,6 +239,12 @@ class Inference:
             agree = isinstance(declared, Expr) or declared == inferred
             return inferred if agree else None
         return inferred if inferred.symbols() <= self.symbols else declared
+
+
+def _shared(result: Abstract | None) -> Abstract | None:
+    if result is None:
+        return None
+    return Abstract(_one(result.type), result.elements, result.ratio)
 
 
 def _conflict(declared: TensorType, inferred: TensorType) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from perfc.passes.timing.kernel_cost import KernelCost
     from perfc.passes.timing.many_intervals import ManyErrors, intervals_s
     from perfc.passes.timing.many_schedules import ManyLags, ManyPaths, ManySchedules
-    from perfc.passes.timing.network import Network, Ways
+    from perfc.passes.timing.network import Network, Stretch, Ways
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
         Change,
@@ -68,7 +68,7 @@ else:
             "kernel_cost": ("KernelCost",),
             "many_intervals": ("ManyErrors", "intervals_s"),
             "many_schedules": ("ManyLags", "ManyPaths", "ManySchedules"),
-            "network": ("Network", "Ways"),
+            "network": ("Network", "Stretch", "Ways"),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
                 "Change",
@@ -133,6 +133,7 @@ __all__ = [
     "OwnEffects",
     "Question",
     "StreamSchedule",
+    "Stretch",
     "SustainedClock",
     "TimeConstants",
     "TimeErrors",

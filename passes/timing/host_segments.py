@@ -40,11 +40,24 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
         PerfcError: a host segment states no time.
 
     """
+    return seconds_of(graph, profile, range(len(graph)))
+
+
+def seconds_of(
+    graph: LaunchGraph, profile: HostProfile, tasks: Sequence[int]
+) -> list[float]:
+    """Return the seconds of some tasks, as `host_seconds` has them.
+
+    Raises:
+        PerfcError: a host segment states no time.
+
+    """
     calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
     nodes_s = _graph_nodes_s(graph, profile)
     seconds: list[float] = []
-    columns = zip(graph.kind, graph.stated_s, graph.detail, strict=True)
-    for index, (kind, stated_s, detail) in enumerate(columns):
+    kinds, stated, details = graph.kind, graph.stated_s, graph.detail
+    for index in tasks:
+        kind, stated_s, detail = kinds[index], stated[index], details[index]
         if kind not in HOST_KINDS:
             seconds.append(math.nan)
         elif stated_s == stated_s:  # noqa: PLR0124 - not NaN, in a hot loop
@@ -78,9 +91,9 @@ def _joins(graph: LaunchGraph, call: int) -> bool:
 
 def _graph_nodes_s(graph: LaunchGraph, profile: HostProfile) -> dict[int, float]:
     """Return the seconds that the nodes of a CUDA graph add to its launching call."""
-    calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
-    if not calls:
+    if GRAPH_LAUNCH not in graph.detail:
         return {}
+    calls = {i for i, detail in enumerate(graph.detail) if detail == GRAPH_LAUNCH}
     nodes = Counter(issue for issue in graph.issue if issue in calls)
     return {call: count * profile.graph_node_s for call, count in nodes.items()}
 
@@ -105,6 +118,33 @@ class _Times:
 
 
 @attrs.define(eq=False)
+class Marks:
+    """Places at which ops begin, in the order in which the host runs them.
+
+    Attributes:
+        place: Number of the first task of each op in the graph with segments; -1 of one
+            that goes on with the one before, as both are one op to the host.
+        thread: The thread of the op before.
+        phase: The phase of the op before.
+
+    """
+
+    place: list[int] = attrs.field(factory=list[int])
+    thread: list[int] = attrs.field(factory=list[int])
+    phase: list[str] = attrs.field(factory=list[str])
+
+    def spliced(self, ops: range, others: Marks, shift: int) -> Marks:
+        """Return the marks with others in place of some, and those behind moved."""
+        start, stop = ops.start, ops.stop
+        later = [p + shift if p >= 0 else p for p in self.place[stop:]]
+        return Marks(
+            self.place[:start] + others.place + later,
+            self.thread[:start] + others.thread + self.thread[stop:],
+            self.phase[:start] + others.phase + self.phase[stop:],
+        )
+
+
+@attrs.define(eq=False)
 class HostSegments:
     """Lists the tasks of the new graph: old ones by number, and host segments.
 
@@ -120,6 +160,9 @@ class HostSegments:
         seconds: What each segment takes, in order.
         owners: The op of each segment, in order.
         threads: The thread of each segment, in order.
+        marks: Where the ops begin that were added.
+        thread: The thread that ops run on.
+        phase: The phase of the op that was added last.
 
     """
 
@@ -132,48 +175,66 @@ class HostSegments:
     seconds: list[float] = attrs.field(factory=list[float], init=False)
     owners: list[int] = attrs.field(factory=list[int], init=False)
     threads: list[int] = attrs.field(factory=list[int], init=False)
-    _thread: int = attrs.field(init=False)
-    _phase: str = attrs.field(default="", init=False)
+    marks: Marks = attrs.field(factory=Marks, init=False)
+    thread: int = attrs.field(init=False)
+    phase: str = attrs.field(default="", init=False)
     _times: dict[str, _Times] = attrs.field(factory=dict[str, _Times], init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._thread = next(
+        self.thread = next(
             i
             for i, r in enumerate(self.source.resources)
             if r.kind is ResourceKind.THREAD
         )
 
     def add_all(self) -> None:
-        """Add every op; the tasks of an op follow one another."""
-        start, total, column = 0, len(self.source), self.source.op
-        for ops in self._calls():
-            end = start
-            while end < total and column[end] <= ops[-1]:
-                end += 1
-            self._add(ops, start, end)
-            start = end
+        """Add every op, and what ends an iteration."""
+        self.add(range(len(self.source.ops)), 0)
         if self.phases and "end" in self.profile.between_s:
             self._segment(len(self.phases) - 1, "T1", self.profile.between_s["end"])
 
-    def _calls(self) -> Iterator[range]:
+    def add(self, ops: range, start: int) -> None:
+        """Add ops; the tasks of an op follow one another.
+
+        Args:
+            ops: The ops.
+            start: The first of their tasks.
+
+        """
+        total, column, marks = len(self.source), self.source.op, self.marks
+        for own in self._calls(ops):
+            end = start
+            while end < total and column[end] <= own[-1]:
+                end += 1
+            marks.place += (len(self.order), *[-1] * (len(own) - 1))
+            marks.thread += [self.thread] * len(own)
+            marks.phase += [self.phase] * len(own)
+            self._add(own, start, end)
+            start = end
+
+    def _calls(self, ops: range) -> Iterator[range]:
         """Yield the ops that are one to the host: those that a node of autograd runs.
 
         Ops of compiled graphs stand alone: their Python is not autograd's.
         """
-        count, start = len(self.source.ops), 0
-        nodes = self.nodes or [""] * count
-        for op in range(1, count + 1):
-            if op == count or not nodes[op] or nodes[op] != nodes[start]:
+        start, nodes = ops.start, self.nodes
+        for op in range(start + 1, ops.stop + 1):
+            if (
+                not nodes
+                or op == ops.stop
+                or not nodes[op]
+                or nodes[op] != nodes[start]
+            ):
                 yield range(start, op)
                 start = op
 
     def _t1_s(self, op: int) -> float:
         """Return the seconds before an op: T1, or what the border of a phase takes."""
         phase = self.phases[op] if self.phases else ""
-        if not phase or phase == self._phase:
+        if not phase or phase == self.phase:
             return self.profile.t1_s
-        border = _border(self._phase, phase)
-        self._phase = phase
+        border = _border(self.phase, phase)
+        self.phase = phase
         return self.profile.between_s.get(border, self.profile.t1_s)
 
     def _add(self, ops: range, start: int, end: int) -> None:
@@ -192,7 +253,7 @@ class HostSegments:
             return
         hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
         if hosts:
-            self._thread = self.source.resource[hosts[0]]
+            self.thread = self.source.resource[hosts[0]]
         elif start < end and self.source.issue[start] >= 0:
             self.order.extend(range(start, end))
             return
@@ -229,7 +290,7 @@ class HostSegments:
 
     def _one_launch(self, op: int, times: _Times, call: int) -> None:
         """Add an op of one kernel, which is what most ops are."""
-        thread = self._thread = self.source.resource[call]
+        thread = self.thread = self.source.resource[call]
         first = len(self.source) + len(self.details)
         self.order.extend((first, first + 1, call, call + 1, first + 2))
         self.details += ("T1", "T2", "T3")
@@ -275,7 +336,7 @@ class HostSegments:
         self.details.append(detail)
         self.seconds.append(seconds)
         self.owners.append(op)
-        self.threads.append(self._thread)
+        self.threads.append(self.thread)
 
     def result(self) -> LaunchGraph:
         """Gather the columns: of the old tasks, then of the segments, reordered."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -19,6 +20,8 @@ from perfc.passes.timing.timeline import Timeline
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Waits: TypeAlias = tuple[tuple[int, float], ...]
+"""Numbers of places, and the seconds after them."""
 
 
 @attrs.frozen(eq=False)
@@ -143,8 +146,8 @@ class Network:
         return found
 
     @functools.cached_property
-    def _jumps(self) -> tuple[Indices, Indices, Floats]:
-        """Edges around at least one place: source, target, seconds between them."""
+    def _edges(self) -> tuple[Indices, Indices, Floats]:
+        """Who waits for whom: source, target, seconds between them."""
         number = np.arange(1, len(self) + 1)
         waits = [(j, i) for i, after in enumerate(self.after, 1) for j in after]
         waited = np.array(waits, dtype=np.intp).reshape(-1, 2)
@@ -152,7 +155,14 @@ class Network:
         target = np.concatenate([number, number, waited[:, 1]])
         latency_s = np.full(len(self), self.latency_s)
         lag_s = np.concatenate([self.gap_s, latency_s, np.zeros(len(waited))])
-        kept = (source > 0) & (target - source > 1)
+        kept = source > 0
+        return source[kept], target[kept], lag_s[kept]
+
+    @functools.cached_property
+    def _jumps(self) -> tuple[Indices, Indices, Floats]:
+        """Edges around at least one place: source, target, seconds between them."""
+        source, target, lag_s = self._edges
+        kept = target - source > 1
         return source[kept], target[kept], lag_s[kept]
 
     def ways(self, seconds: list[float], ends_s: list[float]) -> Ways:
@@ -170,10 +180,53 @@ class Network:
         around = _covering(source + 1, target - 1, lengths, len(self) + 1)
         # A way that ends before a place, or begins behind it, has no edge around it.
         around[1:] = np.maximum(around[1:], np.maximum.accumulate(ends)[:-1])
-        begun = np.maximum.accumulate((taken + follows)[::-1])[::-1]
+        onwards = taken + follows
+        begun = np.maximum.accumulate(onwards[::-1])[::-1]
         around[:-1] = np.maximum(around[:-1], begun[1:])
         through = ends - taken + follows
-        return Ways(through.tolist(), around.tolist())
+        return Ways(through.tolist(), around.tolist(), onwards)
+
+    def stretch(self, places: range, ends_s: list[float], ways: Ways) -> Stretch:
+        """Return the ways through and around neighbouring places.
+
+        Args:
+            places: The places.
+            ends_s: When each place of the network ends.
+            ways: The ways of each place of the network.
+
+        """
+        first, last = places[0], places[-1]
+        source, target, lag_s = self._edges
+        leaving = (source <= last) & (target > last)
+        source, target = source[leaving], target[leaving]
+        beyond_s = lag_s[leaving] + ways.onwards_s[target]
+        jumps = source < first
+        ends = np.array(ends_s[:first])
+        around = (
+            ends,  # what ends before, what begins behind, and what jumps over
+            ways.onwards_s[last + 1 :],
+            ends[source[jumps]] + beyond_s[jumps],
+        )
+        out_s = np.zeros(len(places))
+        np.maximum.at(out_s, source[~jumps] - first, beyond_s[~jumps])
+        return Stretch(
+            places,
+            [self._row(place, first, ends_s) for place in places],
+            out_s.tolist(),
+            float(max(way.max(initial=0.0) for way in around)),
+        )
+
+    def _row(self, place: int, first: int, ends_s: list[float]) -> tuple[float, Waits]:
+        """Return when a place could start by what lies before *first*, and the rest."""
+        at = place - 1
+        waits = [(self.previous[at], self.gap_s[at])]
+        if self.issue[at]:
+            waits.append((self.issue[at], self.latency_s))
+        waits += [(other, 0.0) for other in self.after[at]]
+        start_s = max(
+            [ends_s[j] + lag_s for j, lag_s in waits if j < first], default=0.0
+        )
+        return start_s, tuple([(j - first, lag_s) for j, lag_s in waits if j >= first])
 
 
 @attrs.frozen(eq=False)
@@ -183,16 +236,51 @@ class Ways:
     Attributes:
         through_s: Seconds of the longest way through it, without its own.
         around_s: Seconds of the longest way that does not pass it.
+        onwards_s: Seconds of the longest way from its start on, with its own.
 
     """
 
     through_s: list[float]
     around_s: list[float]
+    onwards_s: Floats
 
     def time_s(self, place: int, seconds: float) -> float:
         """Return the time of the step if one place takes *seconds*."""
         way_s, by_s = self.through_s[place] + seconds, self.around_s[place]
         return way_s if way_s > by_s else by_s  # noqa: FURB136 - half the time of `max`
+
+
+@attrs.frozen(eq=False)
+class Stretch:
+    """The longest ways of a step with respect to neighbouring places.
+
+    Attributes:
+        places: The places.
+        rows: For each, when what lies before all of them lets it start; and which of
+            them it waits for.
+        out_s: Seconds of the longest way from the end of each to the end of the step
+            that passes none of the others.
+        around_s: Seconds of the longest way that passes none of them.
+
+    """
+
+    places: range
+    rows: list[tuple[float, Waits]]
+    out_s: list[float]
+    around_s: float
+
+    def time_s(self, seconds: Sequence[float]) -> float:
+        """Return the time of the step if the places take *seconds*."""
+        longest_s, ends = self.around_s, list[float]()
+        for (start_s, waits), out_s, taken_s in zip(
+            self.rows, self.out_s, seconds, strict=True
+        ):
+            s = start_s
+            for j, lag_s in waits:
+                s = max(s, ends[j] + lag_s)
+            ends.append(s + taken_s)
+            longest_s = max(longest_s, s + taken_s + out_s)
+        return longest_s
 
 
 def _covering(first: Indices, last: Indices, value: Floats, size: int) -> Floats:

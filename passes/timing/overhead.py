@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -15,7 +15,8 @@ from perfc.ir.program import RankClass
 from perfc.passes.autodiff import autograd_call
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches
-from perfc.passes.timing.host_segments import HostSegments, host_seconds
+from perfc.passes.timing.host_segments import host_seconds
+from perfc.passes.timing.host_splice import Hosting
 
 DEFAULT_PROFILE = "shared"
 """Profile of a pipeline that has no target to name one."""
@@ -88,7 +89,7 @@ def _hosted(
         return _timed(graph, profile)
     known = _remembered(graph, profile)
     if known is not None:
-        return known
+        return _launches(graph, known)
     phases, nodes = _phases(rank, graph, profile), _autograd_nodes(rank, graph)
     return host_launches(graph, profile, phases, nodes)
 
@@ -121,10 +122,9 @@ def _autograd_nodes(rank: RankClass, graph: LaunchGraph) -> Sequence[str]:
     ]
 
 
-_Known: TypeAlias = list[tuple[HostProfile, HostedLaunches]]
-_HOSTED: WeakKeyDictionary[LaunchGraph, _Known] = WeakKeyDictionary()
-"""What `host_launches` made of a structure: kernels do not matter to the host, so
-another batch or target of a lowered graph needs no second look."""
+_HOSTED: WeakKeyDictionary[LaunchGraph, list[Hosting]] = WeakKeyDictionary()
+"""What a host does for a structure: kernels do not matter to the host, so another batch
+or target of a lowered graph needs no second look."""
 
 _MOST_PROFILES = 4
 """Profiles remembered per structure."""
@@ -152,33 +152,46 @@ def host_launches(
 
     """
     known = _remembered(graph, profile)
-    if known is not None:
-        return known
-    hosting = HostSegments(graph, profile, phases, nodes)
-    hosting.add_all()
-    hosted = HostedLaunches(
-        hosting.result(),
-        hosting.host_s(),
+    if known is None:
+        known = Hosting.of(graph, profile, phases, nodes)
+        _remember(graph, known)
+    return _launches(graph, known)
+
+
+def _launches(graph: LaunchGraph, hosting: Hosting) -> HostedLaunches:
+    profile, made = hosting.profile, hosting.graph
+    if graph.complete:
+        made = made.with_kernels(graph.kernels)
+    return HostedLaunches(
+        made,
+        hosting.host_s,
         profile.sigma_shared,
         profile.sigma_independent,
         profile.name,
     )
+
+
+def _remember(graph: LaunchGraph, hosting: Hosting) -> None:
     if graph.complete:
-        hosted.graph.complete = True
+        hosting.graph.complete = True
         others = _HOSTED.setdefault(graph.structure, [])
-        others[:] = [*others[1 - _MOST_PROFILES :], (profile, hosted)]
-    return hosted
+        others[:] = [*others[1 - _MOST_PROFILES :], hosting]
 
 
-def _remembered(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches | None:
-    """Return the launches known for the structure of a complete graph."""
-    if not graph.complete:
+def _remembered(graph: LaunchGraph, profile: HostProfile) -> Hosting | None:
+    """Return the host of a structure that is known, or like one that is."""
+    if graph.complete:
+        for other in _HOSTED.get(graph.structure, ()):
+            if other.profile is profile or other.profile == profile:
+                return other
+    splice = graph.structure.splice
+    base = None if splice is None else _remembered(splice.base, profile)
+    if splice is None or base is None:
         return None
-    for other, hosted in _HOSTED.get(graph.structure, ()):
-        if other is profile or other == profile:
-            full = hosted.graph.with_kernels(graph.kernels)
-            return attrs.evolve(hosted, graph=full)
-    return None
+    hosting = base.spliced(graph, splice)
+    if hosting is not None:
+        _remember(graph, hosting)
+    return hosting
 
 
 def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:

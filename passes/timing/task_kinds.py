@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,8 +18,12 @@ _KERNELS: WeakKeyDictionary[LaunchGraph, NDArray[np.int64]] = WeakKeyDictionary(
 
 def task_mask(graph: LaunchGraph, kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
     """Return which tasks of *graph* are of one of *kinds*."""
-    wanted = np.array([kind in kinds for kind in TaskKind])
-    return wanted[task_kinds(graph)]
+    return _wanted(kinds)[task_kinds(graph)]
+
+
+@functools.cache
+def _wanted(kinds: frozenset[TaskKind]) -> NDArray[np.bool_]:
+    return np.array([kind in kinds for kind in TaskKind])
 
 
 def kernel_numbers(graph: LaunchGraph) -> NDArray[np.int64]:

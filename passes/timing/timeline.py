@@ -231,6 +231,8 @@ def _moved(column: list[tuple[int, ...]], offset: int) -> list[tuple[int, ...]]:
 
 
 def _stages(timeline: Timeline) -> list[Stage]:
+    if not any(map(any, [graph.group for graph in timeline.graphs])):
+        return [(range(len(timeline)), ())]
     members: dict[str, list[int]] = {}
     for graph, offset in zip(timeline.graphs, timeline.offsets, strict=True):
         for task, name in enumerate(graph.group, offset):

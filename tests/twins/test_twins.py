@@ -24,7 +24,12 @@ SMALL: Mapping[str, Mapping[str, int]] = {
     **{name: _BAGS for name in WORKLOADS if "tables" in WORKLOADS[name].parameters},
     **{name: _DECODER for name in WORKLOADS if "seq" in WORKLOADS[name].parameters},
     "resnet50": {"image": 32, "classes": 10},
+    "resnet18": {"image": 32, "classes": 10},
     "inception-v3": {"image": 75, "classes": 10},
+    "googlenet": {"image": 32, "classes": 10},
+    "mobilenet-v2": {"image": 32, "classes": 10},
+    "mnasnet": {"image": 32, "classes": 10},
+    "squeezenet": {"image": 32, "classes": 10},
     "switch-xl-4": _SWITCH,
 }
 """Parameters that make each workload small."""

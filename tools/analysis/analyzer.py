@@ -51,6 +51,7 @@ def analyze(
         optimizer: Of a training step: `sgd` (if None), `adagrad`, `rowwise_adagrad`,
             `adam` or `adamw`.
         accumulate: How many microbatches a training step has, as `perfc.load` takes it.
+        prune: Share of the channels of convolutions to take away, likewise.
         ranks: How many GPUs run replicas of it; a loaded model has its ranks already.
         attention: Which kernels attention runs by: `auto` for PyTorch's choice,
             `flash-1`, `flash-2`, `flash-3`, `cudnn`, `efficient` or `math`.
@@ -140,6 +141,8 @@ def _of_loaded(request: Request, model: Model) -> Request:
         late = f"for {model.ranks} ranks; give ranks"
     elif request.accumulate not in (None, model.microbatches):
         late = f"for {model.microbatches} microbatches a step; give accumulate"
+    elif request.prune:
+        late = "already; give prune"
     elif request.popularity:
         late = "already; give popularity"
     elif request.transforms:

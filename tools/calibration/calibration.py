@@ -180,21 +180,25 @@ def profile_of(found: Calibrated, output: Path, rows: Sequence[Measurement]) -> 
     sheet = found.target
     if is_path(sheet):
         sheet = os.path.relpath(sheet, output.parent)
-    fitted = [row for row in rows if row.split != TEST]
-    sources = "; ".join(sorted({row.source for row in fitted}))
     return profile_text(
-        ProfileHead(
-            name=output.stem,
-            source=f"perfc calibrate from {len(fitted)} rows",
-            date=datetime.now(tz=UTC).date().isoformat(),
-            software=" ".join(sources.split()) or "unknown",
-        ),
+        head_of(output, [row.source for row in rows if row.split != TEST]),
         target=sheet if found.device or found.collectives else "",
         fields=found.fields,
         fits=found.device.fits if found.device is not None else (),
         measured=found.measured,
         collectives=found.collectives.rows if found.collectives is not None else None,
         host=found.host.profile if found.host is not None else None,
+    )
+
+
+def head_of(output: Path, sources: Sequence[str]) -> ProfileHead:
+    """Return the head of a profile that was fitted to rows of some *sources*."""
+    named = "; ".join(sorted(set(sources)))
+    return ProfileHead(
+        name=output.stem,
+        source=f"perfc calibrate from {len(sources)} rows",
+        date=datetime.now(tz=UTC).date().isoformat(),
+        software=" ".join(named.split()) or "unknown",
     )
 
 

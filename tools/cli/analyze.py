@@ -44,7 +44,8 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 @request_options(
     "preset",
     *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
-    *("accumulate", "ranks", "dtype", "runtime", "attention", "inputs", "overheads"),
+    *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
+    "overheads",
     *("passes", "pipeline", "overrides"),
 )
 @plugin_option

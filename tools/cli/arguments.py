@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from perfc.ir import UsageError
 from perfc.tools.files import tell
-from perfc.tools.given import MAX_DIM
+from perfc.tools.given import MAX_DIM, read_prune
 from perfc.tools.option import Option
 from perfc.tools.request import OPTIONS, Request
 
@@ -203,12 +203,13 @@ def _popularities(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-_READ: Mapping[str, Callable[[Sequence[str]], Any]] = {
+_READ: Mapping[str, Callable[[Any], Any]] = {
     "dims": lambda texts: integers(texts, "--dim"),
     "overrides": lambda texts: pairs(texts, "--set"),
     "popularity": _popularities,
+    "prune": lambda text: None if text is None else read_prune("--prune", text),
 }
-"""What reads the texts of options that may be given several times."""
+"""What reads the texts of options that are not what click reads."""
 
 
 debug_option = click.option(

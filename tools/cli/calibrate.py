@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from perfc.costmodels.sheets import profile_problems
+from perfc.fitting.profile_file import profile_text
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import write_file
 from perfc.measurements import (
     MEASUREMENTS,
+    TEST,
+    WORKLOADS,
     Measurement,
+    holds,
     is_nccl_log,
     read_nccl_log,
+    read_rows,
     read_usable_rows,
 )
-from perfc.tools.calibration import calibrate_rows, profile_of, summary
+from perfc.tools.calibration import (
+    calibrate_networks,
+    calibrate_rows,
+    head_of,
+    network_summary,
+    profile_of,
+    summary,
+)
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -98,38 +110,65 @@ def calibrate(
     Rows are measured now, or come from tables of `perfc measure`. A third of them is
     never fitted: the errors printed are those, before and after. From traces a host is
     learnt: what PyTorch and the runtime took between and in their calls. From logs of
-    nccl-tests collectives are.
+    nccl-tests collectives are. From whole networks (perfc.workloads/1) come a factor
+    for each op and the memory that libraries hold.
     """
     _check_options(output, tables, keep, seed)
-    traces = [path for path in tables if ".json" in path.suffixes]
-    if traces and len(traces) < len(tables):
-        msg = (
-            "--from: tables and traces at once; calibrate from one, then from the other"
-        )
-        raise UsageError(msg)
+    traces = _all_or_none(tables, "traces", lambda path: ".json" in path.suffixes)
+    networks = _all_or_none(
+        tables, "whole networks", lambda path: holds(path, WORKLOADS)
+    )
     if steps is not None and not traces:
         msg = "--steps chooses steps of traces; give traces with --from"
         raise UsageError(msg)
-    if traces:
-        text, lines = _from_traces(traces, steps, max_events, output.stem)
-        _write(output, text)
-        for line in lines if not quiet else ():
-            print_line(line)
-        return 0
     if target is not None and not any(map(is_nccl_log, tables)):
         msg = "--target says what logs of nccl-tests ran on; give logs with --from"
         raise UsageError(msg)
-    if tables:
-        rows, unread = _read_all(tables, target)
-        _check_device(rows, device)
+    if traces:
+        text, lines = _from_traces(tables, steps, max_events, output.stem)
+    elif networks:
+        text, lines = _from_networks(tables, output)
     else:
-        rows = _measured(device or "cpu", minutes * 60, keep, seed)
-        unread = Counter[str]()
-    found = calibrate_rows(rows, unread)
-    _write(output, profile_of(found, output, rows))
-    for line in summary(found) if not quiet else ():
+        rows, unread = _rows(tables, target, device, (minutes * 60, keep, seed))
+        found = calibrate_rows(rows, unread)
+        text, lines = profile_of(found, output, rows), list(summary(found))
+    _write(output, text)
+    for line in lines if not quiet else ():
         print_line(line)
     return 0
+
+
+def _all_or_none(
+    paths: Sequence[Path], what: str, is_such: Callable[[Path], bool]
+) -> bool:
+    """Whether all files are of a kind that is calibrated by itself.
+
+    Raises:
+        UsageError: some are, and others are not.
+
+    """
+    such = [path for path in paths if is_such(path)]
+    if such and len(such) < len(paths):
+        msg = (
+            f"--from: {what} and other tables at once; calibrate from one, then from "
+            "the other"
+        )
+        raise UsageError(msg)
+    return bool(such)
+
+
+def _rows(
+    tables: Sequence[Path],
+    target: str | None,
+    device: str | None,
+    measuring: tuple[float, Path | None, int | None],
+) -> tuple[list[Measurement], Counter[str]]:
+    """Return the rows of tables, or those that are measured now; and faulty ones."""
+    if not tables:
+        return _measured(device or "cpu", *measuring), Counter[str]()
+    rows, unread = _read_all(tables, target)
+    _check_device(rows, device)
+    return rows, unread
 
 
 def _check_options(
@@ -186,6 +225,15 @@ def _from_traces(
 
     traces = read_traces(paths, steps, max_events)
     return calibrate_traces([record(trace) for trace in traces], steps, name)
+
+
+def _from_networks(paths: Sequence[Path], output: Path) -> tuple[str, list[str]]:
+    """Return the profile that measured networks say, and what to print."""
+    rows = [row for path in paths for row in read_rows(path, WORKLOADS)]
+    found = calibrate_networks(rows)
+    head = head_of(output, [row.source for row in rows if row.split != TEST])
+    text = profile_text(head, target=found.target, fields=found.fields, fits=found.fits)
+    return text, list(network_summary(found))
 
 
 def _check_device(rows: Sequence[Measurement], device: str | None) -> None:

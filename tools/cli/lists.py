@@ -13,6 +13,7 @@ from perfc.costmodels import Target, assumed_system, load_target, target_names
 from perfc.costmodels.sheets import (
     describe,
     describe_memory,
+    describe_modes,
     is_memory,
     load_memory,
     memory_names,
@@ -162,11 +163,12 @@ def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
         return
     loaded = load_target(target)
     if format_ == "json":
-        content = constants_json(loaded) if constants_ else _fields_json(loaded)
+        content = constants_json(loaded) if constants_ else _fields_json(loaded, target)
         write_result(target_json(loaded, content), None, document=True)
         return
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
-    rows = [[str(cell) for cell in row] for row in describe(loaded)]
+    fields = [*describe(loaded), *describe_modes(target)]
+    rows = [[str(cell) for cell in row] for row in fields]
     print_line(constants_text(loaded) if constants_ else columns_text(rows))
 
 
@@ -190,8 +192,8 @@ def _show_memory(name: str, *, as_json: bool) -> None:
     print_line(columns_text([[str(cell) for cell in row] for row in rows]))
 
 
-def _fields_json(target: Target) -> dict[str, object]:
-    return {"fields": _named(describe(target))}
+def _fields_json(target: Target, name: str) -> dict[str, object]:
+    return {"fields": _named([*describe(target), *describe_modes(name)])}
 
 
 def _named(rows: Iterable[tuple[object, ...]]) -> list[dict[str, object]]:

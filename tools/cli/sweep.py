@@ -49,7 +49,8 @@ _USUAL = (
 )
 @request_options(
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
-    *("accumulate", "ranks", "dtype", "runtime", "attention", "inputs", "overheads"),
+    *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
+    "overheads",
     *("passes", "pipeline", "overrides"),
 )
 @click.option(

@@ -19,7 +19,6 @@ from perfc.passes.instruments import Instrument
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipelines import (
-    inferred,
     is_whole,
     loading_pipeline,
     split_pipeline,
@@ -32,6 +31,7 @@ from perfc.tools.models.binding import (
     bind_dimensions,
     classify_program,
 )
+from perfc.tools.models.fronts import Fronts, transformed
 from perfc.tools.models.pass_order import (
     asked_passes,
     check_mode,
@@ -48,7 +48,6 @@ from perfc.tools.models.pass_order import (
 )
 from perfc.tools.models.program import (
     OnnxModel,
-    copied_program,
     depends_on_numbers,
     is_onnx,
     read_onnx,
@@ -88,7 +87,6 @@ class Model:
         dtype: What it was converted to; empty for what the source says.
         recipe: How to load it again; None if it cannot be.
         again: Loads it once more with a conversion, at the bound dimensions.
-        preset: Name of the preset that it was loaded by; empty for none.
         preset: Name of the preset that it was loaded by; empty for none.
         passes: What its op graphs went through.
 
@@ -263,6 +261,8 @@ def load(
         accumulate: How many equal microbatches the batch of a training step is divided
             into, whose gradients are added up before the optimizer steps (pass
             `accumulate-gradients`, or those of `pipeline-parallel`).
+        prune: Share of the channels of each convolution to take away (pass
+            `prune-channels`).
         dtype: What the model computes in, as `perfc.analyze` takes it.
         ranks: How many GPUs run it: replicas of what *transforms* make of it, whose
             gradients are all-reduced in training (pass `data-parallel`).
@@ -361,42 +361,43 @@ class _Recipe:
         name: What `read_program` takes.
         source: The file that it was read from, if there is one.
         transforms: Passes that changed the graph.
+        fronts: What it was before them.
 
     """
 
     name: str
     source: Path | None
     transforms: tuple[Pass, ...]
+    fronts: Fronts = attrs.field(factory=Fronts, repr=False)
 
     def after(self, conversion: Pass) -> _Recipe:
         """Return the recipe of the model in another type."""
         return attrs.evolve(self, transforms=(conversion, *self.transforms))
 
     def changed(self, change: Change, model: Model) -> Model | None:
-        """Return *model*, which was loaded so, with other transforms.
-
-        What no transform has changed need not be read again: transforms run last.
-        """
+        """Return *model*, which was loaded so, with other transforms, read once."""
         transforms = change(self.transforms)
         if not transforms:
             return None
         wanted = Dimensions(dims=model.dims)
-        given = any(rank.ops is None for rank in model.program.classes)
         again = attrs.evolve(self, transforms=tuple(transforms))
-        if self.transforms or model.late is not None or given or _trains(transforms):
-            read = read_program(self.name)
-            made = prepare(read, wanted, self.source, transforms)
+        given = any(rank.ops is None for rank in model.program.classes)
+        if model.late is not None or given or is_whole(transforms):
+            found = None
+        elif self.transforms or _trains(transforms):
+            found = self.fronts.transformed(self.name, transforms)
+        else:
+            analysis, passes = transformed(model.unbound, transforms)
+            found = analysis, [*model.passes, *passes]
+        if found is None:
+            made = prepare(read_program(self.name), wanted, self.source, transforms)
             return attrs.evolve(made, recipe=again)
-        passes = inferred(transforms)
-        with paused_collector():
-            manager = PassManager((ShapeInference(), *passes))
-            made = _bound(manager.run(copied_program(model.unbound)), wanted)
         return attrs.evolve(
-            made,
+            _bound(found[0], wanted),
             source=self.source,
             dtype=computes_in(transforms),
             recipe=again,
-            passes=(*model.passes, *passes),
+            passes=tuple(found[1]),
         )
 
 

@@ -47,7 +47,12 @@ def asked_passes(
         *(request.passes, request.ranks, request.accumulate),
         captured=request.runtime == CAPTURED,
     )
-    asked = [*conversions(request.dtype), *transforms, *request.transforms]
+    asked = [
+        *pruning(request.prune),
+        *conversions(request.dtype),
+        *transforms,
+        *request.transforms,
+    ]
     return [*popular, *_accumulated(asked, request.accumulate)], others
 
 
@@ -97,7 +102,7 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
         UsageError: it does.
 
     """
-    wanted: list[Pass] = [*conversions(request.dtype)]
+    wanted: list[Pass] = [*pruning(request.prune), *conversions(request.dtype)]
     step = next((p for p in transforms if is_a(p, "training")), None)
     optimizer, count = request.optimizer, request.accumulate
     said = max(map(_microbatches, transforms), default=0) or 1
@@ -116,6 +121,11 @@ def _check_written(asked: Sequence[Pass], written: Sequence[Pass]) -> None:
     if wanted:
         msg = f"--pipeline has no {wanted[0]}, which another option asks for"
         raise UsageError(msg)
+
+
+def pruning(share: float | None) -> list[Pass]:
+    """Return the passes that take away a share of the channels: none for 0."""
+    return [make_pass("prune-channels", f"share={share!r}")] if share else []
 
 
 def conversions(dtype: str) -> list[precision.ConvertDtype]:

@@ -59,7 +59,9 @@ def _retimed(state: State, asked: Sequence[edits.Edit]) -> str:
     if more or not isinstance(edit, edits.Duration):
         return "the schedule solved again from the first task that takes another time"
     if state.quick_s(edit) is not None:
-        return "one task, by the longest ways through it and around it"
+        if state.is_one_kernel(edit.where):
+            return "one task, by the longest ways through it and around it"
+        return "neighbouring tasks, by the longest ways through them and around them"
     return "the schedule solved again from the first task that takes another time"
 
 

@@ -7,6 +7,7 @@ it does not matter whose is kept. Nothing of it goes to other processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import attrs
@@ -20,7 +21,8 @@ from perfc.costmodels import (
     load_target,
     price,
 )
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, KernelTable
+from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel
 from perfc.passes.timing import KernelCost, Network, Timeline
 
@@ -29,6 +31,9 @@ T = TypeVar("T")
 
 _MOST = 64
 """Targets, networks and names that are remembered."""
+
+_MOST_TABLES = 8
+"""Tables of kernels that are remembered."""
 
 _MOST_KERNELS = 50_000
 """Kernels that are remembered of one target."""
@@ -44,6 +49,7 @@ class Memory:
     Attributes:
         targets: By name and set fields.
         prices: By digest of the target, then by kernel.
+        tables: Of kernels that were priced together.
         networks: By the columns of their timeline, which they hold.
         others: Whatever else, by what it was made from.
 
@@ -54,6 +60,9 @@ class Memory:
     )
     prices: dict[str, dict[Kernel, Price]] = attrs.field(
         factory=dict[str, "dict[Kernel, Price]"], init=False
+    )
+    tables: dict[tuple[Kernel, ...], KernelTable] = attrs.field(
+        factory=dict["tuple[Kernel, ...]", KernelTable], init=False
     )
     networks: dict[tuple[int, ...], tuple[Timeline, Network]] = attrs.field(
         factory=dict["tuple[int, ...]", "tuple[Timeline, Network]"], init=False
@@ -87,8 +96,18 @@ class Memory:
             known = self.prices_of(target)
             missing = [k for k in dict.fromkeys(kernels) if k not in known]
             if missing:
-                found = price(missing, target, models)
+                found = self.priced(missing, target, models)
                 known.update(zip(missing, price_rows(found), strict=True))
+
+    def priced(
+        self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
+    ) -> Estimate:
+        """Price kernels, in a table that is kept: it is not read for each target."""
+        if len(kernels) == 1:
+            return price(kernels, target, models)
+        key = tuple(kernels)
+        table = remembered(self.tables, key, lambda: KernelTable(kernels), _MOST_TABLES)
+        return price_table(table, target, models)
 
     def prices_of(self, target: Target) -> dict[Kernel, Price]:
         """Return the known prices of the kernels of a target."""
@@ -98,13 +117,15 @@ class Memory:
         return found
 
 
-def remembered(known: dict[K, T], key: K, make: Callable[[], T]) -> T:
+def remembered(
+    known: dict[K, T], key: K, make: Callable[[], T], most: int = _MOST
+) -> T:
     """Return the entry of a key, made the first time; the oldest are forgotten."""
     found = known.get(key)
     if found is not None:
         return found
     made = make()
-    while len(known) >= _MOST:
+    while len(known) >= most:
         known.pop(next(iter(known)), None)
     return known.setdefault(key, made)
 
@@ -122,7 +143,7 @@ class RememberedCost(KernelCost):
         known = self.memory.prices_of(target)
         missing = [kernel for kernel in kernels if kernel not in known]
         if missing or not kernels:
-            found = price(missing, target, models)
+            found = self.memory.priced(missing, target, models)
             known.update(zip(missing, price_rows(found), strict=True))
             if len(missing) == len(kernels):
                 return found
@@ -144,5 +165,7 @@ def price_rows(found: Estimate) -> list[Price]:
 
 def _estimate(rows: Sequence[Price]) -> Estimate:
     numbers, models, provenances = zip(*rows, strict=True)
-    seconds, shared, own, *of_target = np.array(numbers).T.copy()
+    count = len(rows) * len(numbers[0])
+    column = np.fromiter(chain.from_iterable(numbers), np.float64, count)
+    seconds, shared, own, *of_target = column.reshape(len(rows), -1).T.copy()
     return Estimate(seconds, shared, own, models, provenances, np.stack(of_target))

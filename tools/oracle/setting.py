@@ -266,7 +266,7 @@ class Setting:
         else:
             passes.insert(_place_of_fusion(passes), made)
         run = attrs.evolve(self.run, passes=tuple(passes))
-        return attrs.evolve(self, run=run, anew="ops are fused")
+        return attrs.evolve(self, run=run, anew="")
 
     def _sharded(self, edit: edits.Shard) -> str:
         """Return the pass that shards tables, those that it sharded before included.

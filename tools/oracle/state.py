@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.passes.timing import Ways
+from perfc.passes.timing import Stretch, Ways
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.places import Unit
 from perfc.tools.oracle.setting import Setting
@@ -16,6 +16,10 @@ from perfc.tools.reports import Report
 
 _US = 1e-6
 """Seconds in a microsecond."""
+
+_FEW = 8
+"""How many times as many places a network has as a stretch of neighbours at most:
+longer ones are swept, as all others behind them."""
 
 _NOTHING: Mapping[int, float] = {}
 
@@ -36,6 +40,10 @@ class State:
         factory=dict[str, int], init=False, repr=False
     )
     """Place of the one task of a name; 0 for a name of several."""
+    _stretches: dict[str, Stretch | None] = attrs.field(
+        factory=dict[str, "Stretch | None"], init=False, repr=False
+    )
+    """Places that the tasks of a name lie between, if there are few."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what was worked out."""
@@ -85,15 +93,15 @@ class State:
         return self.setting.step.report(self.stated)
 
     def quick_s(self, edit: edits.Duration) -> float | None:
-        """Return the seconds of the step with one task timed otherwise.
+        """Return the seconds of the step with few neighbouring tasks timed otherwise.
 
-        None if the edit is about several tasks.
+        None if the edit is about others.
         """
         place = self._single.get(edit.where)
         if place is None:
             place = self._single.setdefault(edit.where, self._place(edit.where))
         if not place:
-            return None
+            return self._near_s(edit)
         ways = self.ways
         if edit.us is not None:
             return ways.time_s(place, edit.us * _US)
@@ -107,6 +115,32 @@ class State:
         if step.shares or len(tasks) > 1:
             return 0
         return step.network.places[tasks[0]]
+
+    def _near_s(self, edit: edits.Duration) -> float | None:
+        """Return the seconds of the step with tasks that lie near each other timed."""
+        where = edit.where
+        if where not in self._stretches:
+            self._stretches[where] = self._stretch(where)
+        stretch = self._stretches[where]
+        if stretch is None:
+            return None
+        first, places = stretch.places[0], self.setting.step.network.places
+        seconds = self.seconds[first : stretch.places.stop]
+        for task, taken_s in self._stated(edit).items():
+            seconds[places[task] - first] = taken_s
+        return stretch.time_s(seconds)
+
+    def _stretch(self, where: str) -> Stretch | None:
+        """Return the places that the tasks of a name lie between, None if too many."""
+        step = self.setting.step
+        if step.shares:
+            return None
+        network = step.network
+        places = [network.places[t] for unit in step.places.units(where) for t in unit]
+        between = range(min(places), max(places) + 1)
+        if len(between) * _FEW > len(network):
+            return None
+        return network.stretch(between, self.ends_s, self.ways)
 
     def after(self, asked: Sequence[edits.Edit]) -> State:
         """Return the state after edits, in order.
@@ -133,10 +167,14 @@ class State:
 
     def timed(self, edit: edits.Duration) -> State:
         """Return the state with what an edit says of durations."""
-        stated = dict(self.stated)
+        return State(self.setting, {**self.stated, **self._stated(edit)})
+
+    def _stated(self, edit: edits.Duration) -> dict[int, float]:
+        """Return the seconds of the tasks that an edit is about."""
+        stated: dict[int, float] = {}
         for unit in self.setting.step.places.units(edit.where):
             stated.update(self._times(unit, edit))
-        return State(self.setting, stated)
+        return stated
 
     def _times(self, unit: Unit, edit: edits.Duration) -> dict[int, float]:
         """Return the seconds of the tasks of a node under an edit."""

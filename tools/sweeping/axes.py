@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from perfc.frontends.workloads import Workload
 
 _FIRST = ("batch", "dtype", "runtime", "mode", "ranks")
-_LATER = ("optimizer", "accumulate", "pooling", "inputs", "attention", "overheads")
+_LATER = (
+    *("optimizer", "accumulate", "prune", "pooling", "inputs", "attention"),
+    "overheads",
+)
 """Settings that a parameter of a workload goes before, where it has their name."""
 
 _PLACE, _POPULARITY = "place", "popularity"

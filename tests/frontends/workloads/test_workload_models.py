@@ -38,7 +38,12 @@ SMALL = {
         name: SMALL_DECODER for name in WORKLOADS if "seq" in WORKLOADS[name].parameters
     },
     "resnet50": "image=32,classes=10",
+    "resnet18": "image=32,classes=10",
     "inception-v3": "image=75,classes=10",
+    "googlenet": "image=32,classes=10",
+    "mobilenet-v2": "image=32,classes=10",
+    "mnasnet": "image=32,classes=10",
+    "squeezenet": "image=32,classes=10",
     "switch-xl-4": f"{SMALL_DECODER},head_dim=32,ffn=128,experts=3,capacity=4",
 }
 """Parameters that make each workload small."""
@@ -49,8 +54,8 @@ MAJOR = [
     *(f"deeprecsys-rm{number}" for number in (1, 2, 3)),
     "wide-and-deep",
     "deepfm",
-    "resnet50",
-    "inception-v3",
+    *("resnet18", "resnet50", "inception-v3", "googlenet"),
+    *("mobilenet-v2", "mnasnet", "squeezenet"),
     *("bert-base", "bert-large", "gpt2", "gpt2-large", "gpt3-xl", "gpt3-2.7b"),
     *("opt-1.3b", "switch-xl-4"),
 ]
@@ -61,6 +66,12 @@ PARAMETERS = {
     "resnet50:batch_norm=folded-bias": 25_557_032 - 26_560,
     "inception-v3:batch_norm=separate": 23_834_568,
     "inception-v3:batch_norm=separate,aux=on": 27_161_264,
+    "resnet18:batch_norm=separate": 11_689_512,
+    "googlenet:batch_norm=separate": 6_624_904,
+    "mobilenet-v2:batch_norm=separate": 3_504_872,
+    "mnasnet:batch_norm=separate": 4_383_312,
+    "squeezenet": 1_248_424,
+    "squeezenet:version=1.1": 1_235_496,
     "bert-base:head=pooler": 109_482_240,
     "bert-base": 109_514_298,
     "bert-large:head=pooler": 335_141_888,
@@ -82,8 +93,14 @@ MFLOP_PER_SAMPLE = {
     "dcnv2-mlperf": 32.06,
     "inception-v3": 2 * 5713,
     "resnet50": 2 * 4089,
+    "resnet18": 2 * 1814,
+    "googlenet": 2 * 1498,
+    "mobilenet-v2": 2 * 300.8,
+    "mnasnet": 2 * 314.4,
+    "squeezenet": 2 * 820,
+    "squeezenet:version=1.1": 2 * 350,
 }
-"""Matmuls and convolutions: torchvision's tables for the last two, two flops per
+"""Matmuls and convolutions: torchvision's tables for those over images, two flops per
 multiplication and addition; for the others their layers' own arithmetic."""
 
 

@@ -84,3 +84,23 @@ def test_the_time_with_one_task_changed() -> None:
             found_s = ways.time_s(network.places[task], taken_s)
 
             assert finish_s(timeline, changed) == pytest.approx(found_s, rel=1e-12)
+
+
+def test_the_time_with_neighbours_changed() -> None:
+    """Ways through a stretch and around it say what a full sweep says, to 1e-12."""
+    for timeline, seconds, chance in networks():
+        network = Network.of(timeline)
+        spread = network.spread(seconds)
+        ends_s = network.ends_s(spread)
+        ways = network.ways(spread, ends_s)
+        for _ in range(6):
+            first = chance.randint(1, len(network))
+            places = range(first, min(len(network), first + chance.randint(0, 9)) + 1)
+            stretch = network.stretch(places, ends_s, ways)
+            changed = spread.copy()
+            for place in places:
+                if place in network.places:
+                    changed[place] = other(spread[place], max(ends_s), chance)
+            found_s = stretch.time_s(changed[places.start : places.stop])
+
+            assert max(network.ends_s(changed)) == pytest.approx(found_s, rel=1e-12)

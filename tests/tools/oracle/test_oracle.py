@@ -7,7 +7,7 @@ import functools
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -259,6 +259,13 @@ def test_a_pickled_oracle_answers_alike() -> None:
         one.undo()
         one.undo()
         assert before == one.time_us
+
+
+def test_edit_is_the_type_of_all_edits() -> None:
+    """`perfc.edits.Edit` is a union of what else the module offers."""
+    kinds = {kind.__name__ for kind in get_args(edits.Edit)}
+
+    assert {*edits.__all__} - {"Edit"} == kinds
 
 
 def test_threads_ask_at_once() -> None:

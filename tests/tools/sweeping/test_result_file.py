@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,19 +53,39 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+_SLOW = """
+import sys, time
+from perfc.tools.cli import command_line
+from perfc.tools.sweeping.result_file import ResultFile
+
+append = ResultFile.append
+
+def slow(file, rows):
+    for row in rows:
+        append(file, [row])
+        if len(file.rows) == 20:
+            print("enough", file=sys.stderr, flush=True)
+            time.sleep(600)
+
+ResultFile.append = slow
+sys.exit(command_line.main(sys.argv[1:]))
+"""
+
+
 def _killed(path: Path, number: int, executor: str = "local:1") -> int:
     """Begin a sweep, end it by a signal once it has rows; return its exit code."""
     words = ["--target", "a100", "--vary", "batch=64:303:1", "--vary", "dtype=fp32"]
-    run = [sys.executable, "-m", "perfc", "sweep", MODEL, *words, "-q"]
-    process = subprocess.Popen([*run, "--executor", executor, "-o", str(path)])
-    until = time.monotonic() + _WAIT_S
-    journal = _journal(path)
-    while time.monotonic() < until and not (
-        journal.exists() and journal.stat().st_size
-    ):
-        time.sleep(0.005)
-    process.send_signal(number)
-    return process.wait(_WAIT_S)
+    run = [sys.executable, "-c", _SLOW, "sweep", MODEL, *words, "-q"]
+    with subprocess.Popen(
+        [*run, "--executor", executor, "-o", str(path)],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        assert "enough\n" == process.stderr.readline()
+        process.send_signal(number)
+        process.communicate(timeout=_WAIT_S)
+    return process.returncode
 
 
 @pytest.mark.parametrize("form", FORMS)
