@@ -36,6 +36,13 @@ DEFAULT = ("dlrm-default", {"batch": 2048})
 TRAINING = ("dlrm-mlperf", {"batch": 2048, "mode": "training"})
 GPT = ("gpt2:layers=96", {"batch": 4, "mode": "training"})
 CONFIGURATIONS = 400_000
+WANTED = (
+    "time_us",
+    "time_us_p05",
+    "time_us_p95",
+    "gpu_active_us",
+    "peak_memory_bytes",
+)
 CLOSE = 1e-9
 MS = 1e-3
 
@@ -213,15 +220,35 @@ def batches() -> Iterator[tuple[str, float]]:
     grid = {"gpu.memory_gb_per_s": np.repeat(np.linspace(1000, 3000, 20), count // 20)}
     yield "dlrm-default: 20 values of a field of the device", rate(oracle, grid, count)
     for (name, options), count in ((DEFAULT, 1500), (TRAINING, 200)):
-        oracle = Oracle(name, "a100", **options)
         sizes = {"batch": np.arange(64, 64 + count)}
+        times_s = [first_s(name, options, sizes) for _ in range(3)]
+        yield f"{name}: batch sizes, of launches that are new", count / min(times_s)
+        oracle = Oracle(name, "a100", **options)
         yield f"{name}: batch sizes", rate(oracle, sizes, count, 1)
+        yield (
+            f"{name}: batch sizes, with intervals, memory, device time",
+            rate(oracle, sizes, count, 1, want=WANTED),
+        )
 
 
-def rate(oracle: Oracle, columns: dict[str, Any], count: int, rounds: int = 3) -> float:
+def first_s(name: str, options: dict[str, Any], sizes: dict[str, Any]) -> float:
+    """Return the CPU seconds of the first batch of an oracle that is new."""
+    oracle = Oracle(name, "a100", **options)
+    started = time.process_time()
+    oracle.batch(sizes)
+    return time.process_time() - started
+
+
+def rate(
+    oracle: Oracle,
+    columns: dict[str, Any],
+    count: int,
+    rounds: int = 3,
+    want: Sequence[str] = ("time_us",),
+) -> float:
     """Return configurations a CPU second."""
     oracle.batch({name: values[:2] for name, values in columns.items()})
-    return count / min(each(lambda: oracle.batch(columns), rounds)[:rounds])
+    return count / min(each(lambda: oracle.batch(columns, want), rounds)[:rounds])
 
 
 MODELS = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perfc.passes.lowering.fuse_ops import FuseOps
     from perfc.passes.lowering.inductor import FuseKernels
     from perfc.passes.lowering.launch_graph import fused_nodes
-    from perfc.passes.lowering.lower_kernels import LowerKernels
+    from perfc.passes.lowering.lower_kernels import LowerKernels, sm_count
     from perfc.passes.lowering.many_sites import (
         ManyKernels,
         ManySites,
@@ -53,7 +53,7 @@ else:
             "fuse_ops": ("FuseOps",),
             "inductor": ("FuseKernels",),
             "launch_graph": ("fused_nodes",),
-            "lower_kernels": ("LowerKernels",),
+            "lower_kernels": ("LowerKernels", "sm_count"),
             "many_sites": ("ManyKernels", "ManySites", "Noted", "Repeated"),
             "recipe": ("RECIPES", "Recipe", "recipe_of"),
         },
@@ -83,4 +83,5 @@ __all__ = [
     "fused_nodes",
     "recipe_of",
     "scratch_bytes",
+    "sm_count",
 ]

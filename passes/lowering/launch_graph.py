@@ -81,6 +81,7 @@ class Lowering:
         return Recipe(
             self.graph,
             dict(self.binding.numbers),
+            self.binding.settings,
             self._copies,
             self._sites,
             self.binding.fixed,

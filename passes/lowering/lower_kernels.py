@@ -39,10 +39,13 @@ from perfc.passes.graphs import placed_lookups
 from perfc.passes.lowering.communication import communicates
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
-from perfc.passes.lowering.recipe import RECIPES, Binding, Recipe
+from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
 
 _VOLTA = 7
 """Major compute capability, Turing's too."""
+
+_MOST_RECIPES = 8
+"""Recipes that are kept of a graph, each of other tasks."""
 
 INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 """Places of the inputs of an iteration when it starts."""
@@ -120,7 +123,7 @@ class LowerKernels(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
-        settings = self._settings(ctx.system)
+        settings = self.settings(ctx.system)
         if any(
             rank.ops is not None and communicates(rank.ops) for rank in program.classes
         ):
@@ -128,8 +131,7 @@ class LowerKernels(Pass):
             settings = attrs.evolve(settings, system=_system(ctx))
         if any(map(_is_placed, program.classes)):
             settings = _shared(self._placed(program, ctx, settings))
-        shared = len(program.classes) > 1
-        binding = Binding(program.bindings, settings, shared=shared)
+        binding = Binding(program.bindings, settings, shared=True)
         try:
             lowered = [
                 self._lower(rank, program, ctx, binding) for rank in program.classes
@@ -168,7 +170,13 @@ class LowerKernels(Pass):
             return "tf32"
         return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
 
-    def _settings(self, target: Target | None) -> Settings:
+    def settings(self, target: Target | None) -> Settings:
+        """Return the assumptions about PyTorch and a target.
+
+        Raises:
+            UnsupportedModelError: the target has no such kernels.
+
+        """
         rates: Container[str] = () if target is None else target.device.flops_per_s
         settings = Settings(
             self._fp32_gemms(target),
@@ -196,7 +204,7 @@ class LowerKernels(Pass):
         ctx: PassContext,
         binding: Binding,
     ) -> LaunchGraph:
-        recipes: Mapping[object, Recipe] = {}
+        recipes: Recipes = {}
         if rank.ops is not None:
             recipes = ctx.find(RECIPES, rank.ops) or {}
             ctx.set(RECIPES, rank.ops, recipes)
@@ -212,12 +220,14 @@ class LowerKernels(Pass):
         if settings.on_cpu:
             training = any(node.location.phase == "backward" for node in rank.ops)
             settings = attrs.evolve(settings, training=training)
-            binding = Binding(program.bindings, settings)
+            binding = Binding(program.bindings, settings, shared=True)
         # Searches lower one graph for many batch sizes: a recipe repeats the lowering
         # with other numbers, unless the graph has changed or a size decides what is
         # launched.
-        recipe = recipes.get((self, settings))
-        if recipe is not None and recipe.version == rank.ops.version:
+        key = self, attrs.evolve(settings, sm_count=0)
+        version = rank.ops.version
+        tried = [one for one in recipes.get(key, ()) if one.version == version]
+        for recipe in tried:
             graph = recipe.repeat(binding)
             if graph is not None:
                 return graph
@@ -228,8 +238,8 @@ class LowerKernels(Pass):
         lowering.lower(rank.ops)
         if not settings.on_cpu:
             lowering.synchronize()
-        recipe = lowering.recipe(rank.ops.version)
-        ctx.set(RECIPES, rank.ops, {**recipes, (self, settings): recipe})
+        kept = lowering.recipe(version), *tried[: _MOST_RECIPES - 1]
+        ctx.set(RECIPES, rank.ops, {**recipes, key: kept})
         return lowering.graph
 
 
@@ -260,6 +270,11 @@ def _system(ctx: PassContext) -> System | None:
     return system
 
 
+def sm_count(target: Target) -> int:
+    """Return the SMs by which libraries choose kernels of GEMMs for a target."""
+    return as_known(target).device.sm_count
+
+
 def _device_settings(settings: Settings, target: Target) -> Settings:
     """Add what the kernels that run depend on of the device.
 
@@ -272,7 +287,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
     newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
     return attrs.evolve(
         settings,
-        sm_count=as_known(target).device.sm_count,
+        sm_count=sm_count(target),
         newer_than_volta=newer,
         on_cpu=device.synchronous,
         inputs="device" if device.has_host_memory else settings.inputs,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from perfc.costmodels.kernels import Flags, Indices, Many, SplitError, parted
+from perfc.costmodels.kernels import Flags, Indices, Many, SplitError, many_of, parted
 from perfc.ir import Kernel
 from perfc.passes.lowering.eager import Eager, Settings, Tensor
 from perfc.passes.lowering.recipe import (
@@ -89,7 +89,8 @@ class ManySites:
     Attributes:
         count: How many sizes there are.
         numbers: Numbers of the symbols.
-        settings: What is assumed of PyTorch and of the device.
+        settings: What is assumed of PyTorch and of the device; its SMs may be many
+            numbers.
         one_by_one: Ops whose rules cannot be run at many sizes together.
 
     """
@@ -135,9 +136,18 @@ class ManySites:
                 _note([_as_it_is(lowered, self.every)], lowered, found)
         return found
 
+    @property
+    def noted(self) -> Iterator[Noted]:
+        """All kernels of the sites that have been asked for, whoever launches them."""
+        for parts in (*self._copies.values(), *self._parts.values()):
+            for part in parts:
+                yield from ((part.rows, kernel) for kernel in part.kernels)
+
     def site_varies(self, key: SiteKey) -> bool:
         """Whether what a site is depends on the sizes."""
         _, attributes, operands, results = key
+        if many_of(self.settings.sm_count) is not None:
+            return True
         return attributes.is_symbolic or any(map(self._slot_varies, operands + results))
 
     def _slot_varies(self, slot: Slot) -> bool:
@@ -206,7 +216,11 @@ class ManySites:
         found = self._bindings.get(key)
         if found is None:
             numbers = {name: parted(n, rows) for name, n in self.numbers.items()}
-            found = Binding(numbers, self.settings, self._fixed)
+            settings = self.settings
+            if many_of(settings.sm_count) is not None:
+                own = parted(settings.sm_count, rows)
+                settings = attrs.evolve(settings, sm_count=own)
+            found = Binding(numbers, settings, self._fixed)
             self._bindings[key] = found
         return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import attrs
 
@@ -48,7 +48,8 @@ class Binding:
         numbers: Symbol and number.
         settings: What is assumed of PyTorch and of the device.
         fixed: Tensors without symbols, the same at every binding.
-        shared: Whether several graphs are lowered with it, which have sites in common.
+        shared: Whether sites are asked for more than once: by several graphs, or by
+            several recipes in turn.
 
     """
 
@@ -200,6 +201,7 @@ class Recipe:
     Attributes:
         graph: The launch graph that was made.
         numbers: The numbers of the symbols it was made for.
+        settings: What was assumed of PyTorch and of the device.
         copies: Inputs and their copies, None for one that is not copied.
         sites: Sites and what they became.
         fixed: Tensors without symbols.
@@ -209,6 +211,7 @@ class Recipe:
 
     graph: LaunchGraph
     numbers: Mapping[str, int]
+    settings: Settings
     copies: Mapping[Slot, Lowered | None]
     sites: Mapping[SiteKey, Lowered]
     fixed: dict[Slot, Tensor]
@@ -229,8 +232,12 @@ class Recipe:
         return kernels, others
 
     def repeat(self, binding: Binding) -> LaunchGraph | None:
-        """Return the launch graph at other sizes; None if its tasks are others."""
-        if binding.numbers == self.numbers:
+        """Return the launch graph at other sizes; None if its tasks are others.
+
+        Of what is assumed of the device, SMs alone may be others.
+        """
+        same = binding.settings is self.settings or binding.settings == self.settings
+        if binding.numbers == self.numbers and same:
             return self.graph
         binding.fixed = self.fixed
         found = dict(self._alike[0])
@@ -286,24 +293,29 @@ def _note(found: dict[int, Kernel], lowered: Lowered, eager: Eager) -> bool:
     return True
 
 
-def recipe_of(
-    known: Mapping[object, Recipe], graph: LaunchGraph
-) -> tuple[Settings, Recipe]:
-    """Return the recipe that a launch graph was made by, and the settings it has.
+def recipe_of(known: Recipes, graph: LaunchGraph) -> Recipe:
+    """Return the recipe that a launch graph was made by.
 
     Args:
         known: `RECIPES` of the op graph.
         graph: What `lower-kernels` has just made of that.
 
     """
-    for key, recipe in known.items():
-        if recipe.graph is graph.structure:
-            return cast("tuple[object, Settings]", key)[1], recipe
+    for recipes in known.values():
+        for recipe in recipes:
+            if recipe.graph is graph.structure:
+                return recipe
     msg = f"{graph} was made by no recipe"
     raise LookupError(msg)
 
 
-RECIPES: AnnotationKey[Mapping[object, Recipe]] = AnnotationKey(
+Recipes: TypeAlias = Mapping[object, tuple[Recipe, ...]]
+"""How a graph was lowered, by the options and settings, the last ones first.
+
+SMs are no part of those: they decide on few kernels.
+"""
+
+RECIPES: AnnotationKey[Recipes] = AnnotationKey(
     "launch.recipes", Graph, per_scenario=False
 )
-"""How a graph was lowered, by the options it was lowered with."""
+"""How a graph was lowered."""

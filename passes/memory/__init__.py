@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.memory.memory import Memory
+    from perfc.passes.memory.many_memory import many_peaks, scratch_kernels
+    from perfc.passes.memory.memory import BLAS, Memory
     from perfc.passes.memory.memory_use import (
         LASTING,
         MEMORY,
@@ -19,16 +20,20 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "memory": ("Memory",),
+            "many_memory": ("many_peaks", "scratch_kernels"),
+            "memory": ("BLAS", "Memory"),
             "memory_use": ("Buffer", "BufferKind", "LASTING", "MEMORY", "MemoryUse"),
         },
     )
 
 __all__ = [
+    "BLAS",
     "LASTING",
     "MEMORY",
     "Buffer",
     "BufferKind",
     "Memory",
     "MemoryUse",
+    "many_peaks",
+    "scratch_kernels",
 ]

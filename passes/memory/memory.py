@@ -53,7 +53,7 @@ from perfc.passes.timing import detail_mask, task_mask
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
 _PACK = "pack"
 """Copies a gradient into its bucket."""
-_BLAS = "gemm"
+BLAS = "gemm"
 """Canonical name of the kernels that make PyTorch allocate the workspace."""
 
 
@@ -90,7 +90,7 @@ class Memory(Pass):
             if rank.ops is None or rank.launches is not None:
                 uses.append(MemoryUse())
                 continue
-            storages = _Storages(rank.ops, graph, program.bindings)
+            storages = Storages(rank.ops, graph, program.bindings)
             buffers = storages.buffers(ctx.system)
             uses.append(_use(storages, buffers))
         ctx.set(MEMORY, program, tuple(uses))
@@ -145,7 +145,7 @@ def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
 
 
 @attrs.define(eq=False)
-class _Storages:
+class Storages:
     """Storages of all values of a graph, and from when to when they are held.
 
     Attributes:
@@ -206,7 +206,7 @@ class _Storages:
             for kind, values in lasting
             for value in values
         ]
-        if target is not None and any(k.op == _BLAS for k in self.launches.kernels):
+        if target is not None and any(k.op == BLAS for k in self.launches.kernels):
             size = blas_workspace_bytes(target.device)
             found.append(("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
         if target is not None and target.device.library_bytes:
@@ -389,7 +389,8 @@ def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
 def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:
     """Return the bytes that a value of a type takes of the device's memory."""
     bound = _bound(bindings, type_)
-    return int(bound.nbytes) if bound.space is MemorySpace.DEVICE else 0
+    nbytes: int = bound.nbytes if bound.space is MemorySpace.DEVICE else 0
+    return nbytes
 
 
 def _reads(node: Node) -> Iterator[Value]:
@@ -401,7 +402,7 @@ def _reads(node: Node) -> Iterator[Value]:
             yield from _reads(inner)
 
 
-def _use(storages: _Storages, buffers: Sequence[BufferRow]) -> MemoryUse:
+def _use(storages: Storages, buffers: Sequence[BufferRow]) -> MemoryUse:
     """Add the buffers up along the nodes."""
     nodes, names = storages.nodes, storages.names
     size = rounded(integers([buffer[2] for buffer in buffers]))

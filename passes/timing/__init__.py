@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from perfc.passes.timing.demands import demands_of
     from perfc.passes.timing.error_factors import ErrorFactors
     from perfc.passes.timing.kernel_cost import KernelCost
+    from perfc.passes.timing.many_intervals import ManyErrors, intervals_s
+    from perfc.passes.timing.many_schedules import ManyLags, ManyPaths, ManySchedules
     from perfc.passes.timing.network import Network, Stretch, Ways
     from perfc.passes.timing.overhead import Overhead, host_launches
     from perfc.passes.timing.retiming import (
@@ -69,6 +71,8 @@ else:
             "demands": ("demands_of",),
             "error_factors": ("ErrorFactors",),
             "kernel_cost": ("KernelCost",),
+            "many_intervals": ("ManyErrors", "intervals_s"),
+            "many_schedules": ("ManyLags", "ManyPaths", "ManySchedules"),
             "network": ("Network", "Stretch", "Ways"),
             "overhead": ("Overhead", "host_launches"),
             "retiming": (
@@ -131,6 +135,10 @@ __all__ = [
     "KernelCost",
     "Lag",
     "Lags",
+    "ManyErrors",
+    "ManyLags",
+    "ManyPaths",
+    "ManySchedules",
     "Network",
     "Overhead",
     "OwnEffects",
@@ -153,6 +161,7 @@ __all__ = [
     "finish_s",
     "host_launches",
     "interval_of",
+    "intervals_s",
     "kernel_numbers",
     "link",
     "link_graphs",

@@ -33,7 +33,7 @@ T = TypeVar("T")
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_Z = 1.6448536269514722
+Z = 1.6448536269514722
 """95th percentile of the standard normal distribution."""
 
 
@@ -43,7 +43,7 @@ HOST, KERNEL = "host", "kernel"
 ALONE = _HOST_ALONE, _KERNEL_ALONE = "every host time alone", "launches of one kernel"
 """What is off alike, of errors that most tasks have each their own of."""
 
-_MOST = 1 - 2.0**-52
+NEARLY_ALL = 1 - 2.0**-52
 """A time can fall by no more than this share: the low end stays above 0."""
 
 
@@ -296,22 +296,22 @@ def shared_effects(moved: Callable[[float, float], float]) -> SharedEffects:
     """
     # A time is a maximum of sums, so it is convex: what raising does not show,
     # lowering does not show either.
-    host_up, device_up = max(moved(_Z, 0.0), 0.0), max(moved(0.0, _Z), 0.0)
-    host_down = max(-moved(-_Z, 0.0), 0.0) if host_up else 0.0
-    device_down = max(-moved(0.0, -_Z), 0.0) if device_up else 0.0
+    host_up, device_up = max(moved(Z, 0.0), 0.0), max(moved(0.0, Z), 0.0)
+    host_down = max(-moved(-Z, 0.0), 0.0) if host_up else 0.0
+    device_down = max(-moved(0.0, -Z), 0.0) if device_up else 0.0
     if not (host_up or device_up):
         return SharedEffects(0.0, 0.0, 0.0)
     if not (host_up and device_up):
         down = host_down + device_down
         return SharedEffects(host_up, device_up, down, host_down, device_down)
-    both = max(-moved(-_Z, -_Z), 0.0)
+    both = max(-moved(-Z, -Z), 0.0)
     down = max(math.hypot(host_down, device_down), both / math.sqrt(2))
     down = min(down, both)
     return SharedEffects(host_up, device_up, down, host_down, device_down)
 
 
 def _own_effects(seconds: Floats, sigma: Floats) -> OwnEffects:
-    up, down = seconds * np.expm1(_Z * sigma), seconds * np.expm1(-_Z * sigma)
+    up, down = seconds * np.expm1(Z * sigma), seconds * np.expm1(-Z * sigma)
     return OwnEffects(math.sqrt(up @ up), math.sqrt(down @ down))
 
 
@@ -321,7 +321,7 @@ def interval_of(time_s: float, parts: ErrorParts) -> Interval:
     up = [shared.host_up_s, host.up_s, shared.device_up_s, device.up_s]
     logs = [math.log1p(effect / time_s) for effect in up]
     down = [shared.down_s, host.down_s, device.down_s]
-    lows = [-math.log1p(-min(effect / time_s, _MOST)) for effect in down]
+    lows = [-math.log1p(-min(effect / time_s, NEARLY_ALL)) for effect in down]
     variance = math.fsum(log * log for log in logs)
     return Interval(
         time_s * math.exp(-math.hypot(*lows)),
@@ -335,8 +335,8 @@ def _factors(
     parts: ErrorParts, logs: Sequence[float], lows: Sequence[float]
 ) -> Iterator[TimeFactor]:
     """Yield the factors of a time: what is shared, then what each is off alone."""
-    host, host_own, device, device_own = (log / _Z for log in logs)
-    low, host_low, device_low = (log / _Z for log in lows)
+    host, host_own, device, device_own = (log / Z for log in logs)
+    low, host_low, device_low = (log / Z for log in lows)
     by_host = _host_share(parts.shared)
     on_host = low * math.sqrt(by_host)
     found = [TimeFactor(HOST, parts.host_name, host, on_host)]

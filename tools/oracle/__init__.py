@@ -19,8 +19,12 @@ if TYPE_CHECKING:
         Shard,
         Target,
     )
+    from perfc.tools.oracle.many_sizes import FEWEST
+    from perfc.tools.oracle.many_targets import Found, found_together
+    from perfc.tools.oracle.memory import Memory
     from perfc.tools.oracle.oracle import Oracle
     from perfc.tools.oracle.sensitivity import sensitivity_of
+    from perfc.tools.oracle.setting import Setting
 else:
     __getattr__ = door(
         __name__,
@@ -37,22 +41,31 @@ else:
                 "Shard",
                 "Target",
             ),
+            "many_sizes": ("FEWEST",),
+            "many_targets": ("Found", "found_together"),
+            "memory": ("Memory",),
             "oracle": ("Oracle",),
             "sensitivity": ("sensitivity_of",),
+            "setting": ("Setting",),
         },
     )
 
 __all__ = [
+    "FEWEST",
     "Apply",
     "Bind",
     "Dtype",
     "Duration",
     "Edit",
+    "Found",
     "Fuse",
+    "Memory",
     "Oracle",
     "Place",
     "Replace",
+    "Setting",
     "Shard",
     "Target",
+    "found_together",
     "sensitivity_of",
 ]

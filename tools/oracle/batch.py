@@ -13,15 +13,14 @@ from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Kernel, UsageError
 from perfc.ir.support import Level, paused_collector
 from perfc.passes.facts import LAUNCHES
-from perfc.passes.timing import Amount, Lag, solve_columns
 from perfc.tools.given import MAX_DIM, closest
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import Columns, edits_of, is_size
 from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.host_fields import HOST_FIELDS, HostFields
 from perfc.tools.oracle.many_sizes import FEWEST, ManySizes
-from perfc.tools.oracle.places import Unit
 from perfc.tools.oracle.setting import Setting
+from perfc.tools.oracle.solving import ProportionsVaryError, Solving
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Report
@@ -29,15 +28,17 @@ from perfc.tools.reports import Report
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
-_US = 1e-6
+_S_TO_US = 1e6
 TIME = "time_us"
+P05, P95 = "time_us_p05", "time_us_p95"
+ACTIVE = "gpu_active_us"
 PEAK = "peak_memory_bytes"
 
 WANTED: Mapping[str, Callable[[Report], float]] = {
     TIME: lambda report: report.time_us,
-    "time_us_p05": lambda report: report.interval_us[0],
-    "time_us_p95": lambda report: report.interval_us[1],
-    "gpu_active_us": lambda report: float(report.summary["gpu_active_us"]),
+    P05: lambda report: report.interval_us[0],
+    P95: lambda report: report.interval_us[1],
+    ACTIVE: lambda report: float(report.summary["gpu_active_us"]),
     PEAK: lambda report: float(report.memory_use.peak_bytes),
 }
 """What a batch answers, and where a report has it."""
@@ -59,10 +60,6 @@ class Answers(dict[str, Floats]):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-class _ProportionsVaryError(Exception):
-    """A node of several tasks is timed whose proportions vary."""
-
-
 def batch(state: State, given: object, want: object) -> Answers:
     """Return times, and more, of a step under each configuration.
 
@@ -80,8 +77,7 @@ def batch(state: State, given: object, want: object) -> Answers:
     asking = _Asking(state, columns)
     answers = Answers()
     with paused_collector():
-        for name in wanted:
-            answers[name] = asking.times_us() if name == TIME else asking.others(name)
+        answers.update(asking.found(wanted))
     answers.diagnostics = tuple(dict.fromkeys(asking.remarks))
     return answers
 
@@ -106,33 +102,63 @@ class _Asking:
     Attributes:
         state: The step.
         columns: What varies.
+        by_host: Whether constants of the host may be columns.
         remarks: How configurations were looked at.
 
     """
 
     state: State
     columns: Columns
+    by_host: bool = True
     remarks: list[Diagnostic] = attrs.field(factory=list[Diagnostic], init=False)
 
-    def times_us(self) -> Floats:
-        """Return the time under each configuration."""
-        found = np.empty(self.columns.count)
+    def found(self, wanted: Sequence[str]) -> dict[str, Floats]:
+        """Return the wanted numbers under each configuration."""
+        found = {name: np.empty(self.columns.count) for name in wanted}
         host, rest = self._split()
         settings, which = rest.distinct()
         order = np.argsort(which, kind="stable")
         bounds = np.searchsorted(which[order], np.arange(len(settings) + 1))
-        for family in self._families(settings):
+        asking = self._beside_fastest(host)
+        capped: list[Indices] = []
+        for family in asking.families(settings):
             rows = [order[bounds[m] : bounds[m + 1]] for m in family.members]
+            if host.columns and any(one.setting.step.capped for one in family.states):
+                capped += rows
+                continue
+            own = [settings[m] for m in family.members]
             try:
-                self._solve(family, rows, host, found)
-            except _ProportionsVaryError:
-                own = [settings[m] for m in family.members]
-                for state, of_one in zip(self._states(own), rows, strict=True):
+                asking.solve(family, own, rows, host, found)
+            except ProportionsVaryError:
+                each = zip(asking.states(own), own, rows, strict=True)
+                for state, setting, of_one in each:
                     alone = Family.of_states([state], [0])
-                    self._solve(alone, [of_one], host, found)
-        return found * 1e6
+                    asking.solve(alone, [setting], [of_one], host, found)
+        if asking is not self:
+            self.remarks += asking.remarks
+        if capped:
+            self._beside_each(np.sort(np.concatenate(capped)), found)
+        return found
 
-    def _families(self, settings: Sequence[Mapping[str, Any]]) -> Iterator[Family]:
+    def _beside_fastest(self, host: HostFields) -> _Asking:
+        """Return the batch on the fastest of some hosts, where that may matter.
+
+        A board whose power is capped draws more the less it waits: what stays within
+        the cap beside the fastest host does so beside all.
+        """
+        if host.fastest is None or self.state.setting.run.target.power is None:
+            return self
+        return attrs.evolve(self, state=self.state.after([host.fastest]))
+
+    def _beside_each(self, rows: Indices, found: Mapping[str, Floats]) -> None:
+        """Find what is wanted of configurations whose prices the host may change."""
+        self._remark("the cap of the board's power holds kernels down by their host")
+        asking = attrs.evolve(self, columns=self.columns.take(rows), by_host=False)
+        for name, values in asking.found([*found]).items():
+            found[name][rows] = values
+        self.remarks += asking.remarks
+
+    def families(self, settings: Sequence[Mapping[str, Any]]) -> Iterator[Family]:
         """Yield the settings by their tasks: of many sizes together, where they can."""
         groups: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for number, setting in enumerate(settings):
@@ -172,7 +198,8 @@ class _Asking:
         for edit in edits_of(others):
             assert not isinstance(edit, edits.Duration)  # noqa: S101 - for types
             base = base.after(edit)
-        many = ManySizes(self.state, base, sizes)
+        which = np.zeros(len(settings), dtype=np.intp)
+        many = ManySizes(self.state, [base], which, sizes)
         found = many.families()
         self.remarks += [
             Diagnostic(Level.NOTE, "one-by-one", remark) for remark in many.remarks
@@ -183,7 +210,7 @@ class _Asking:
         self, settings: Sequence[Mapping[str, Any]], members: Sequence[int]
     ) -> Iterator[Family]:
         """Yield the settings, lowered one by one, by their network."""
-        states = self._states(settings)
+        states = self.states(settings)
         groups: dict[int, list[int]] = {}
         for at, state in enumerate(states):
             step = state.setting.step
@@ -198,13 +225,13 @@ class _Asking:
         settings = self.columns.settings
         fields = {n: settings[n] for n in settings if n in HOST_FIELDS}
         others = {n: settings[n] for n in settings if n not in fields}
-        alone = not any("." in name for name in others)
+        alone = self.by_host and not any("." in name for name in others)
         host = HostFields.read(self.state, fields) if alone else None
         if host is None:
             return HostFields({}), self.columns
         return host, attrs.evolve(self.columns, settings=others)
 
-    def _states(self, settings: Sequence[Mapping[str, Any]]) -> list[State]:
+    def states(self, settings: Sequence[Mapping[str, Any]]) -> list[State]:
         """Return the state of each setting, kernels priced all together."""
         if settings == [{}]:
             return [self.state]
@@ -218,41 +245,65 @@ class _Asking:
         _price_together(made)
         return [self.state.moved_to(setting) for setting in made]
 
-    def _solve(
+    def solve(
         self,
         family: Family,
+        settings: Sequence[Mapping[str, Any]],
         rows: Sequence[Indices],
         host: HostFields,
-        found: Floats,
+        found: Mapping[str, Floats],
     ) -> None:
-        """Find the times of the configurations of settings that have one network.
+        """Find what is wanted of the configurations of settings with one network.
 
         Raises:
-            _ProportionsVaryError: they have to be solved one by one.
+            ProportionsVaryError: they have to be solved one by one.
 
         """
-        state = family.state
-        if state.setting.step.shares:
-            self._remark("tasks slow each other down (contention)")
-            self._one_by_one(state, rows[0], host, found)
+        apart = _Apart(self, family, settings, rows, host)
+        others = dict(found)
+        if PEAK in others:
+            _find_peaks(apart, others.pop(PEAK))
+        if not others:
             return
-        members = np.concatenate(rows)
+        if family.state.setting.step.shares:
+            self._remark("tasks slow each other down (contention)")
+            apart.find(others)
+            return
+        solving = Solving(family, rows, host, self.columns)
         try:
-            found[members] = _Solving(family, rows, host, self.columns).times_s()
-        except _ProportionsVaryError:
+            if TIME in others:
+                times_s = solving.times_s()
+                others.pop(TIME)[np.concatenate(rows)] = times_s * _S_TO_US
+            self._find(solving, apart, others)
+        except ProportionsVaryError:
             if len(family.states) != 1:
                 raise
             self._remark("a node of several tasks has parts that vary apart")
-            self._one_by_one(state, rows[0], host, found)
+            apart.find({name: found[name] for name in found if name != PEAK})
 
-    def _one_by_one(
-        self, state: State, rows: Indices, host: HostFields, found: Floats
+    def _find(
+        self, solving: Solving, apart: _Apart, found: Mapping[str, Floats]
     ) -> None:
-        for configuration in rows.tolist():
-            asked = self._asked(configuration, host)
-            found[configuration] = state.after(asked).time_s
+        """Find intervals, and how long the device works."""
+        if not found:
+            return
+        if solving.family.costs is None:
+            self._remark(f"{' and '.join(found)}: ranks wait for each other")
+            apart.find(found)
+            return
+        intervals = [name for name in (P05, P95) if name in found]
+        left = np.concatenate(solving.rows)
+        for block in solving.blocks(intervals=bool(intervals)):
+            own, left = np.split(left, [len(block.times_s)])
+            if ACTIVE in found:
+                found[ACTIVE][own] = block.active_s * _S_TO_US
+            if intervals:
+                low_s, high_s = block.intervals_s
+                both: Mapping[str, Floats] = {P05: low_s, P95: high_s}
+                for name in intervals:
+                    found[name][own] = both[name] * _S_TO_US
 
-    def _asked(self, configuration: int, host: HostFields) -> list[edits.Edit]:
+    def asked(self, configuration: int, host: HostFields) -> list[edits.Edit]:
         """Return the edits of one configuration that are no setting."""
         asked: list[edits.Edit] = []
         if host.columns:
@@ -269,25 +320,62 @@ class _Asking:
             asked.append(edits.Duration(column.where, **named))
         return asked
 
-    def others(self, name: str) -> Floats:
-        """Return anything but the time under each configuration, one by one."""
-        found = np.empty(self.columns.count)
-        settings, which = self.columns.distinct()
-        states = self._states(settings)
-        read = WANTED[name]
-        if name == PEAK:  # which no duration changes
-            peaks = [read(state.report()) for state in states]
-            return np.array(peaks)[which]
-        self._remark(f"{name} needs the critical path")
-        numbers: list[int] = which.tolist()
-        for configuration, at in enumerate(numbers):
-            asked = self._asked(configuration, HostFields({}))
-            found[configuration] = read(states[at].after(asked).report())
-        return found
-
     def _remark(self, why: str) -> None:
         message = f"configurations are looked at one by one: {why}"
         self.remarks.append(Diagnostic(Level.NOTE, "one-by-one", message))
+
+
+@attrs.frozen(eq=False)
+class _Apart:
+    """Configurations of one network, to be looked at one by one.
+
+    Attributes:
+        asking: The batch.
+        family: Their settings, lowered.
+        settings: Their settings.
+        rows: Configurations of each.
+        host: Columns of constants of the target.
+
+    """
+
+    asking: _Asking
+    family: Family
+    settings: Sequence[Mapping[str, Any]]
+    rows: Sequence[Indices]
+    host: HostFields
+
+    def state(self, member: int) -> State:
+        """Return the state of a setting."""
+        if self.family.states:
+            return self.family.states[member]
+        return self.asking.states([self.settings[member]])[0]
+
+    def find(self, found: Mapping[str, Floats]) -> None:
+        """Find what is wanted of all configurations."""
+        for member, rows in enumerate(self.rows):
+            state = self.state(member)
+            numbers: list[int] = rows.tolist()
+            for configuration in numbers:
+                now = state.after(self.asking.asked(configuration, self.host))
+                report = None if [*found] == [TIME] else now.report()
+                for name, values in found.items():
+                    read = (
+                        now.time_s * _S_TO_US
+                        if report is None
+                        else WANTED[name](report)
+                    )
+                    values[configuration] = read
+
+
+def _find_peaks(apart: _Apart, found: Floats) -> None:
+    """Find the peak of the memory under each setting: no duration changes it."""
+    peaks = apart.family.peaks()
+    if peaks is None:
+        read = WANTED[PEAK]
+        members = range(len(apart.rows))
+        peaks = np.array([read(apart.state(m).report()) for m in members])
+    for rows, peak in zip(apart.rows, peaks.tolist(), strict=True):
+        found[rows] = peak
 
 
 def _are_sizes(values: NDArray[Any]) -> bool:
@@ -308,92 +396,3 @@ def _price_together(settings: Sequence[Setting]) -> None:
     settings[0].memory.note(kernels.values())
     for setting, found in zip(settings, launches, strict=True):
         setting.keep(Step.priced(setting.run, setting.memory, found))
-
-
-@attrs.frozen(eq=False)
-class _Solving:
-    """Configurations of settings that have one network.
-
-    Attributes:
-        family: The settings.
-        rows: Configurations of each.
-        host: Columns of constants of the target.
-        given: The columns of the batch.
-
-    """
-
-    family: Family
-    rows: Sequence[Indices]
-    host: HostFields
-    given: Columns
-    _columns: list[Floats] = attrs.field(factory=list[Floats], init=False)
-
-    def times_s(self) -> Floats:
-        """Return the time under each configuration, in the order of the rows."""
-        state = self.family.state
-        step = state.setting.step
-        members = np.concatenate(self.rows)
-        seconds = self._seconds()
-        first = len(self._columns)
-        for values in self.host.columns.values():
-            self._add(values, members)
-        seconds = self.host.seconds(step, seconds, frozenset(state.stated), first)
-        for column in self.given.durations:
-            number = self._add(column.values, members)
-            for unit in step.places.units(column.where):
-                self._time(seconds, unit, number, sets=column.sets)
-        return solve_columns(
-            step.network,
-            seconds,
-            self._columns,
-            len(members),
-            self.host.lags(step, first),
-        )
-
-    def _add(self, values: Floats, members: Indices) -> int:
-        """Add a column of the chosen configurations; return its number."""
-        if not values.ndim:
-            chosen = np.full(len(members), float(values))
-        elif len(self.rows) == 1 and len(members) == len(values):
-            chosen = values  # all of them, in order
-        else:
-            chosen = values[members]
-        self._columns.append(chosen)
-        return len(self._columns) - 1
-
-    def _seconds(self) -> list[Lag]:
-        """Return the seconds of each place: a number, or a column if members differ."""
-        counts = [*map(len, self.rows)]
-        member = np.repeat(np.arange(len(counts)), counts)
-        known: dict[int, int] = {}
-        made: list[Lag] = []
-        for own in self.family.seconds:
-            if not isinstance(own, np.ndarray):
-                made.append(own)
-                continue
-            number = known.get(id(own))
-            if number is None:
-                number = known[id(own)] = len(self._columns)
-                self._columns.append(own if len(own) == len(member) else own[member])
-            made.append(Amount(1.0, (number,)))
-        return made
-
-    def _time(self, seconds: list[Lag], unit: Unit, column: int, *, sets: bool) -> None:
-        """Time the tasks of a node by a column."""
-        places = self.family.state.setting.step.network.places
-        own = [places[task] for task in unit]
-        now = [seconds[place] for place in own]
-        amounts = [s if isinstance(s, Amount) else Amount(s) for s in now]
-        if not sets:
-            for place, amount in zip(own, amounts, strict=True):
-                seconds[place] = amount.times(1.0, column)
-            return
-        if len(own) == 1:
-            seconds[own[0]] = Amount(_US, (column,))
-            return
-        if len({amount.columns for amount in amounts}) > 1:
-            raise _ProportionsVaryError
-        total = float(np.sum([amount.scale for amount in amounts]))
-        for place, amount in zip(own, amounts, strict=True):
-            share = amount.scale / total if total else 1 / len(own)
-            seconds[place] = Amount(_US * share, (column,))

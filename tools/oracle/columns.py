@@ -85,6 +85,16 @@ class Columns:
                 settings[name] = values
         return cls(count, settings, tuple(durations))
 
+    def take(self, rows: NDArray[np.intp]) -> Columns:
+        """Return some of the configurations."""
+
+        def chosen(values: Array) -> Array:
+            return values[rows] if values.ndim else values
+
+        settings = {name: chosen(values) for name, values in self.settings.items()}
+        timed = [attrs.evolve(t, values=chosen(t.values)) for t in self.durations]
+        return Columns(len(rows), settings, tuple(timed))
+
     def distinct(self) -> tuple[list[dict[str, Any]], NDArray[np.intp]]:
         """Return the settings that differ, and which one each configuration has."""
         which = np.zeros(self.count, dtype=np.intp)

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.passes.facts import HostedLaunches
 from perfc.passes.timing import Amount, Lag, Lags, Network, sources
 from perfc.tools.oracle import edits
+from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
 
@@ -72,10 +74,12 @@ class HostFields:
 
     Attributes:
         columns: By the name of the constant.
+        fastest: The edit that leads to the fastest host of all.
 
     """
 
     columns: Mapping[str, Floats]
+    fastest: edits.Target | None = None
 
     @classmethod
     def read(
@@ -99,9 +103,11 @@ class HostFields:
                 if constant in found or column is None:
                     return None
                 found[constant] = column
-        if _is_capped(state, fields):
-            return None
-        return cls(found)
+        fastest = {
+            name: float(values.max() if name == "host.speed" else values.min())
+            for name, values in fields.items()
+        }
+        return cls(found, edits.Target(**fastest))
 
     def seconds(
         self, step: Step, seconds: Sequence[Lag], stated: frozenset[int], first: int
@@ -130,6 +136,16 @@ class HostFields:
                 amount = now if isinstance(now, Amount) else Amount(now)
                 made[place] = amount.times(own, column)
         return made
+
+    def hosted(self, setting: Setting) -> HostedLaunches:
+        """Return a setting's only launch graph, on a host that these fields are of.
+
+        A host of known speed errs otherwise than one of the profile's; how fast it is
+        makes no difference to that.
+        """
+        if "slowness" in self.columns:
+            setting = setting.after(edits.Target(**{"host.speed": 1.0}))
+        return setting.step.hosted[0]
 
     def lags(self, step: Step, first: int) -> Lags | None:
         """Return the lags between tasks; None where they do not vary."""
@@ -172,15 +188,3 @@ def _columns(state: State, name: str, values: NDArray[Any]) -> dict[str, Floats 
         fits = np.allclose(numbers, expected, rtol=_CLOSE, atol=0.0)
         found[constant] = column if fits else None
     return found
-
-
-def _is_capped(state: State, fields: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether the power of the board holds kernels down beside the fastest host."""
-    if state.setting.run.target.power is None:
-        return False
-    fastest = {
-        name: float(values.max() if name == "host.speed" else values.min())
-        for name, values in fields.items()
-    }
-    step = state.setting.after(edits.Target(**fastest)).step
-    return step.capped or state.setting.step.capped

@@ -1,46 +1,51 @@
-"""Steps of many sizes: their launches by arrays, their kernels in one table."""
+"""Steps of many sizes and targets: launches by arrays, kernels in a table a target."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeAlias, cast
+import functools
+import itertools
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import KernelTable, Target, draws_of, find_cost_models
 from perfc.costmodels.kernels import (
     Flags,
     Floats,
     Indices,
     Many,
-    column_table,
-    has_many,
-    kernels_of,
+    SplitError,
     many,
-    token,
+    parted,
 )
-from perfc.costmodels.pricing import price_table
-from perfc.ir import Kernel, PerfcError
+from perfc.ir import Kernel, PerfcError, Work
 from perfc.passes.facts import SCHEDULE
+from perfc.passes.kinds import is_a
 from perfc.passes.lowering import (
     LowerKernels,
-    ManyKernels,
     ManySites,
     Noted,
+    Recipe,
     Repeated,
     Settings,
+    blas_workspace_bytes,
+    sm_count,
 )
+from perfc.passes.memory import many_peaks, scratch_kernels
 from perfc.passes.timing import sources
 from perfc.tools.models import Dimensions, bind_dimensions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import DIM, bind_of
-from perfc.tools.oracle.families import Family
-from perfc.tools.oracle.memory import Memory
+from perfc.tools.oracle.costs import Costs
+from perfc.tools.oracle.families import Family, MemberLags, Peaks, has_costs
+from perfc.tools.oracle.many_prices import ManyPrices, Rows
 from perfc.tools.oracle.setting import Lowered, Setting
+from perfc.tools.oracle.solved import lags_s
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
+from perfc.tools.run import Run
 
 FEWEST = 6
 """Sizes from which on they are looked at together."""
@@ -63,33 +68,49 @@ class _ApartError(Exception):
     """Sizes have to be looked at one by one; why."""
 
 
+def host_of(run: Run) -> Hashable:
+    """Return a key that runs of one model share whose hosts take the same times."""
+    named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
+    host = run.target.host
+    return named or host.overheads, host.speed
+
+
 @attrs.define(eq=False)
 class ManySizes:
-    """A setting at many sizes.
+    """A setting at many sizes, on one target or several that are lowered for alike.
+
+    How many SMs they have, their hosts and their prices may differ.
 
     Attributes:
         state: The state of the oracle, whose durations stay set.
-        base: The setting, at any sizes.
+        bases: The setting on each target, at any sizes.
+        which: The target of each member.
         sizes: The sizes, by name, one a member: `batch`, and dimensions.
         remarks: What is looked at one by one, and why.
 
     """
 
     state: State
-    base: Setting
+    bases: Sequence[Setting]
+    which: Indices
     sizes: Mapping[str, NDArray[np.int64]]
     remarks: list[str] = attrs.field(factory=list[str], init=False)
-    _prices: _Prices = attrs.field(init=False)
+    _prices: ManyPrices = attrs.field(init=False)
     _over: Flags = attrs.field(init=False)
     """Members whose board may draw more than its cap."""
     _sites: dict[Settings, ManySites] = attrs.field(
         factory=dict["Settings", ManySites], init=False
     )
+    _known: dict[int, tuple[Recipe, Repeated]] = attrs.field(
+        factory=dict[int, "tuple[Recipe, Repeated]"], init=False
+    )
+    """Recipes at all sizes, by their identity."""
 
     def __attrs_post_init__(self) -> None:
         """Prepare to price kernels."""
         self._over = np.zeros(self._count, dtype=np.bool_)
-        self._prices = _Prices(self.base.run.target, self.base.memory)
+        targets = [base.run.target for base in self.bases]
+        self._prices = ManyPrices(targets, self.which, self.base.memory)
 
     def families(self) -> tuple[list[Family], list[int]]:
         """Return families of members, and the members that are in none."""
@@ -106,8 +127,13 @@ class ManySizes:
         self.remarks.append(f"sizes are looked at one by one: {why}")
 
     @property
+    def base(self) -> Setting:
+        """The setting on the first target."""
+        return self.bases[0]
+
+    @property
     def _count(self) -> int:
-        return len(next(iter(self.sizes.values())))
+        return len(self.which)
 
     def _check(self) -> None:
         """Refuse a run whose launches or durations are not made as here."""
@@ -126,7 +152,6 @@ class ManySizes:
             raise _ApartError(msg)
 
     def _families(self) -> tuple[list[Family], list[int]]:
-        numbers = self._numbers()
         found: list[Family] = []
         left = np.arange(self._count)
         alike = np.zeros(self._count, dtype=np.intp)
@@ -146,11 +171,13 @@ class ManySizes:
                     apart += left.tolist()
                     break
                 known.append(self._lowered(at))
+                del self.base.lowered[: 1 - _MOST_LOWERED]
+                self.base.lowered.append(known[0])
                 made += 1
-            family, alike = self._family(known.pop(0), numbers, left)
-            if family is not None:
-                found.append(family)
+            families, alike = self._of_tasks(known.pop(0), left)
+            for family in families:
                 left = left[~np.isin(left, family.members)]
+            found += families
             held = (left == at) | self._over[left]
             apart += left[held].tolist()
             left = left[~held]
@@ -164,24 +191,41 @@ class ManySizes:
 
     def _lowered(self, member: int) -> Lowered:
         """Return the setting of a member, lowered."""
-        made = Lowered.of(self.base.made(self._bind(member)))
-        del self.base.lowered[: 1 - _MOST_LOWERED]
-        self.base.lowered.append(made)
-        return made
+        base = self.bases[self.which.item(member)]
+        setting = base.made(self._bind(member)) if self.sizes else base
+        return Lowered.of(setting, functools.partial(self._remember, member))
+
+    def _remember(self, member: int, recipe: Recipe, kernels: Sequence[Kernel]) -> None:
+        """Remember what kernels of a member cost, that are priced with those of all."""
+        target = self.bases[self.which.item(member)].run.target
+        known = self.base.memory.prices_of(target)
+        repeated = self._repeated(recipe)
+        self._note([repeated])
+        rows: list[int] = []
+        for launches in repeated.kernels:
+            (own,) = [noted for noted in launches[0] if member in noted[0]]
+            row = np.broadcast_to(self._prices.of(own), len(own[0]))
+            rows.append(row.item(int(np.searchsorted(own[0], member))))
+        prices = self._prices.priced.prices(rows)
+        known.update(zip(kernels, prices, strict=True))
 
     def _bind(self, member: int) -> edits.Bind:
         """Return the edit that leads to the size of a member."""
         one = {name: values.item(member) for name, values in self.sizes.items()}
         return bind_of(one)
 
+    @functools.cached_property
     def _numbers(self) -> Mapping[str, int | Many]:
-        """Return the numbers of the symbols at all sizes.
+        """Numbers of the symbols at all sizes.
 
         Raises:
             PerfcError: as `perfc.analyze` of one of the sizes.
 
         """
-        model, first = self.base.run.model, self._bind(0)
+        model = self.base.run.model
+        if not self.sizes:
+            return model.program.bindings
+        first = self._bind(0)
         asked = self.base.sizes.changed(first, model)
         sizes = {name: many(values) for name, values in self.sizes.items()}
         dims = {**asked.dims, **{n: sizes[f"{DIM}{n}"] for n in dict(first.dims)}}
@@ -205,81 +249,122 @@ class ManySizes:
             for name in found[0]
         }
 
-    def _family(
-        self, lowered: Lowered, numbers: Mapping[str, int | Many], left: Indices
-    ) -> tuple[Family | None, Indices]:
+    def _of_tasks(
+        self, lowered: Lowered, left: Indices
+    ) -> tuple[list[Family], Indices]:
         """Return those of the members left whose tasks are those of a setting.
 
-        And a number that members have in common whose sites have the same tasks.
+        They are parted by their hosts. And a number that members have in common whose
+        sites have the same tasks.
         """
-        setting = lowered.setting
-        if setting.step.shares:
+        if lowered.setting.step.shares:
             msg = "tasks slow each other down (contention)"
             raise _ApartError(msg)
         fits = np.zeros(self._count, dtype=np.bool_)
         fits[left] = True
         alike = np.zeros(self._count, dtype=np.intp)
         repeated: list[Repeated] = []
-        for settings, recipe in lowered.recipes:
-            if settings not in self._sites:
-                self._sites[settings] = ManySites(self._count, numbers, settings)
-            repeated.append(self._sites[settings].repeat(recipe))
+        for recipe in lowered.recipes:
+            repeated.append(self._repeated(recipe))
             fits &= repeated[-1].fits
             both = alike * self._count + repeated[-1].alike
             _, alike = np.unique(both, return_inverse=True)
         if not fits.any():
-            return None, alike
-        self._prices.note(
+            return [], alike
+        self._note(repeated)
+        rows = [self._of_kernels(each, fits) for each in repeated]
+        found: list[Family] = []
+        for host, targets in self._hosts.items():
+            of_host = fits & np.isin(self.which, targets)
+            setting = self._on_host(lowered, host, np.flatnonzero(of_host))
+            if setting is not None:
+                self._keep_within_cap(setting.step, rows, of_host)
+                members = np.flatnonzero(of_host)
+                found.append(self._family(setting, rows, members))
+        return [family for family in found if family.members], alike
+
+    @functools.cached_property
+    def _hosts(self) -> Mapping[Hashable, Sequence[int]]:
+        """The targets by their hosts."""
+        found: dict[Hashable, list[int]] = {}
+        for number, base in enumerate(self.bases):
+            found.setdefault(host_of(base.run), []).append(number)
+        return found
+
+    def _on_host(
+        self, lowered: Lowered, host: Hashable, members: Indices
+    ) -> Setting | None:
+        """Return a setting of the same tasks on a host; None where it is not known."""
+        if not len(members) or host == host_of(lowered.setting.run):
+            return lowered.setting if len(members) else None
+        made = self._lowered(members.item(0))
+        pairs = zip(made.recipes, lowered.recipes, strict=True)
+        return made.setting if all(one is other for one, other in pairs) else None
+
+    def _repeated(self, recipe: Recipe) -> Repeated:
+        """Lower by a recipe at all sizes, on all targets."""
+        found = self._known.get(id(recipe))
+        if found is None:
+            repeated = self._many_sites(recipe).repeat(recipe)
+            found = self._known[id(recipe)] = recipe, repeated
+        return found[1]
+
+    def _many_sites(self, recipe: Recipe) -> ManySites:
+        """Return the sites of a graph, on all targets."""
+        settings = attrs.evolve(recipe.settings, sm_count=0)
+        if settings not in self._sites:
+            sms = np.array([sm_count(base.run.target) for base in self.bases])
+            on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
+            self._sites[settings] = ManySites(self._count, self._numbers, on_all)
+        return self._sites[settings]
+
+    def _note(self, repeated: Sequence[Repeated]) -> None:
+        """Price kernels, and those of other tasks: a table of all takes least."""
+        own = (
             noted
             for each in repeated
             for launches in each.kernels
             for parts in launches
             for noted in parts
         )
-        seconds = [self._of_kernels(each, fits, 0) for each in repeated]
-        if self.base.run.target.power is not None:
-            joules = [self._of_kernels(each, fits, 1) for each in repeated]
-            self._keep_within_cap(setting.step, seconds, joules, fits)
-        if not fits.any():
-            return None, alike
-        members = np.flatnonzero(fits)
-        return self._with_seconds(setting, seconds, members), alike
+        others = (sites.noted for sites in self._sites.values())
+        self._prices.note(itertools.chain(own, *others))
 
-    def _of_kernels(self, repeated: Repeated, fits: Flags, which: int) -> list[_Value]:
-        """Return a number of each kernel of a graph; note where launches disagree."""
-        found: list[_Value] = []
+    def _of_kernels(self, repeated: Repeated, fits: Flags) -> list[Rows]:
+        """Return the price of each kernel of a graph; note where launches disagree."""
+        seconds = self._prices.priced.seconds
+        found: list[Rows] = []
         for launches in repeated.kernels:
-            each = [self._of_launch(parts, which) for parts in launches]
+            each = [self._of_launch(parts) for parts in launches]
             for other in each[1:]:
                 if other is not each[0]:
-                    differs = np.not_equal(other, each[0])
+                    differs = np.not_equal(seconds[other], seconds[each[0]])
                     fits &= ~differs
             found.append(each[0])
         return found
 
-    def _of_launch(self, parts: Sequence[Noted], which: int) -> _Value:
+    def _of_launch(self, parts: Sequence[Noted]) -> Rows:
         if len(parts) == 1 and len(parts[0][0]) == self._count:
-            return self._prices.of(parts[0])[which]
-        found = np.zeros(self._count)
+            return self._prices.of(parts[0])
+        found = np.zeros(self._count, dtype=np.intp)
         for noted in parts:
-            found[noted[0]] = self._prices.of(noted)[which]
+            found[noted[0]] = self._prices.of(noted)
         return found
 
     def _keep_within_cap(
-        self,
-        step: Step,
-        seconds: Sequence[Sequence[_Value]],
-        joules: Sequence[Sequence[_Value]],
-        fits: Flags,
+        self, step: Step, rows: Sequence[Sequence[Rows]], fits: Flags
     ) -> None:
         """Drop members whose board may draw more than its cap: kernels get slower.
 
         As `sustained-clock` finds out; no schedule takes less than its busiest stream.
         """
-        power = self.base.run.target.power
-        assert power is not None  # noqa: S101 - for types
+        powers = [base.run.target.power for base in self.bases]
+        if not any(powers):
+            return
+        watts = [np.inf if p is None else p.cap_watts - p.idle_watts for p in powers]
+        own_s, own_j = self._prices.priced.seconds, self._prices.priced.joules
         least_s, most_j = np.zeros(self._count), np.zeros(self._count)
-        for hosted, own_s, own_j in zip(step.hosted, seconds, joules, strict=True):
+        for hosted, prices in zip(step.hosted, rows, strict=True):
             graph, found = hosted.graph, sources(hosted.graph)
             stated_s = np.nan_to_num(found.stated_s)
             stated_s[found.host] = hosted.host_s[found.host]
@@ -289,130 +374,96 @@ class ManySizes:
             tasks: list[int] = found.device.tolist()
             kernels: list[int] = found.kernel.tolist()
             for task, kernel in zip(tasks, kernels, strict=True):
-                busy_s[resource[task]] = busy_s[resource[task]] + own_s[kernel]
-                np.add(drawn_j, own_j[kernel], out=drawn_j)
+                price = prices[kernel]
+                busy_s[resource[task]] = busy_s[resource[task]] + own_s[price]
+                np.add(drawn_j, own_j[price], out=drawn_j)
             for one_s in busy_s:
                 least_s = np.maximum(least_s, one_s)
             most_j = np.maximum(most_j, drawn_j)
-        over = most_j > (power.cap_watts - power.idle_watts) * least_s * _SURELY
+        over = most_j > np.array(watts)[self.which] * least_s * _SURELY
         if (over & fits).any():
             self._apart("the cap of the board's power holds some of them down")
             self._over |= over & fits
             fits &= ~over
 
-    def _with_seconds(
-        self, setting: Setting, seconds: Sequence[Sequence[_Value]], members: Indices
+    def _family(
+        self,
+        setting: Setting,
+        rows: Sequence[Sequence[Rows]],
+        members: Indices,
     ) -> Family:
         state, step = self.state.moved_to(setting), setting.step
+        own_s = self._prices.priced.seconds
         found: list[_Value] = [*state.seconds]
         offsets, places = step.timeline.offsets, step.network.places
-        for hosted, offset, own in zip(step.hosted, offsets, seconds, strict=True):
-            chosen = [s[members] if isinstance(s, np.ndarray) else s for s in own]
+        for hosted, offset, prices in zip(step.hosted, offsets, rows, strict=True):
+            chosen = [
+                own_s[row[members]]
+                if isinstance(row, np.ndarray)
+                else float(own_s[row])
+                for row in prices
+            ]
             known = sources(hosted.graph)
             pairs = zip(known.device.tolist(), known.kernel.tolist(), strict=True)
             for task, kernel in pairs:
                 if task + offset not in state.stated:
                     found[places[task + offset]] = chosen[kernel]
-        return Family(state, members.tolist(), found)
+        family = Family(state, members.tolist(), found, lags=self._lags(step, members))
+        if not has_costs(state):
+            return family
+        table = np.array([np.broadcast_to(row, self._count) for row in rows[0]])
+        costs = Costs(self._prices.priced, table.reshape(-1, self._count)[:, members])
+        peaks = functools.partial(self._peaks, step, costs, members)
+        return attrs.evolve(family, costs=lambda: costs, peaks=peaks)
+
+    def _lags(self, step: Step, members: Indices) -> MemberLags | None:
+        """Return the lags between tasks, where targets differ in them."""
+        if len(self.bases) == 1:
+            return None
+        lags = np.array([lags_s(base.run.target) for base in self.bases])
+        each = lags[self.which[members]].T
+        _, stream_s, graph_s, latency_s = (np.ascontiguousarray(one) for one in each)
+        of_kind = {1: stream_s, 2: graph_s}
+        gaps = {
+            step.network.arrival(task): of_kind[kind]
+            for task, kind in enumerate(step.gap_kinds)
+            if kind
+        }
+        return MemberLags(gaps, latency_s)
+
+    def _peaks(
+        self,
+        step: Step,
+        costs: Costs,
+        members: Indices,
+    ) -> Peaks | None:
+        """Return the peak of the memory of each member; None for one by one."""
+        (rank,), graph = step.run.model.program.classes, step.hosted[0].graph
+        targets = [base.run.target.device for base in self.bases]
+        blas = np.array([*map(blas_workspace_bytes, targets)])[self.which[members]]
+        blas[~costs.of("is_blas").any(axis=0)] = 0
+        written = costs.of("bytes_written").astype(np.int64)
+        read = costs.of("bytes_read").astype(np.int64)
+        assert rank.ops is not None  # noqa: S101 - `_check` has looked
+        found = np.empty(len(members), dtype=np.int64)
+        todo = [np.arange(len(members))]
+        while todo:
+            rows = todo.pop()
+            own = {name: parted(n, members[rows]) for name, n in self._numbers.items()}
+            kernels = [*graph.kernels]
+            for number in scratch_kernels(graph):
+                amounts = many(read[number, rows]), many(written[number, rows])
+                work = Work(kernels[number].work.flops, *amounts)
+                kernels[number] = attrs.evolve(kernels[number], work=work)
+            launches = graph.with_kernels(kernels)
+            try:
+                found[rows] = many_peaks(rank.ops, launches, own, blas[rows])
+            except SplitError as split:
+                todo += rows[split.mask], rows[~split.mask]
+            except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
+                return None
+        return found
 
 
 _SURELY = 1 - 1e-9
 """Within rounding of the cap it is asked whether it is kept."""
-
-
-@attrs.define(eq=False)
-class _Prices:
-    """What kernels take and draw, each worked out once.
-
-    Attributes:
-        target: The target.
-        memory: What was worked out before.
-
-    """
-
-    target: Target
-    memory: Memory
-    _known: dict[Hashable, tuple[_Value, _Value]] = attrs.field(
-        factory=dict["Hashable", "tuple[_Value, _Value]"], init=False
-    )
-    _keys: dict[int, tuple[ManyKernels, Hashable]] = attrs.field(
-        factory=dict[int, "tuple[ManyKernels, Hashable]"], init=False
-    )
-    """Kernels by their identity, which they keep as long as they stand here."""
-
-    def of(self, noted: Noted) -> tuple[_Value, _Value]:
-        """Return the seconds of a kernel, and its joules above an idle board's."""
-        return self._known[self._key(noted)]
-
-    def note(self, all_noted: Iterable[Noted]) -> None:
-        """Price kernels, those that are many all in one table.
-
-        Raises:
-            PerfcError: as pricing does.
-
-        """
-        columns: dict[Hashable, Noted] = {}
-        single: dict[Hashable, Sequence[Kernel]] = {}
-        for noted in all_noted:
-            key = self._key(noted)
-            if key in self._known:
-                continue
-            rows, kernel = noted
-            if not isinstance(kernel, Kernel):
-                single[key] = kernel
-            elif kernel is key:
-                single[key] = [kernel]
-            elif kernel.known:
-                columns[key] = noted
-            else:
-                single[key] = [*kernels_of(kernel, len(rows))]
-        self._price_one_by_one(single)
-        self._price_columns(columns)
-
-    def _key(self, noted: Noted) -> Hashable:
-        rows, kernel = noted
-        found = self._keys.get(id(kernel))
-        if found is None:
-            key: Hashable = id(kernel)
-            if isinstance(kernel, Kernel):
-                key = (rows.tobytes(), token(kernel)) if has_many(kernel) else kernel
-            found = self._keys[id(kernel)] = kernel, key
-        return found[1]
-
-    def _price_one_by_one(self, single: Mapping[Hashable, Sequence[Kernel]]) -> None:
-        every = [kernel for kernels in single.values() for kernel in kernels]
-        if not every:
-            return
-        self.memory.note([(self.target, every)])
-        prices = self.memory.prices_of(self.target)
-        seconds = np.array([prices[kernel][0][0] for kernel in every])
-        joules = self._joules(KernelTable(every), seconds)
-        first = 0
-        for key, kernels in single.items():
-            rows = slice(first, first := first + len(kernels))
-            alone = isinstance(key, Kernel)
-            self._known[key] = (
-                (float(seconds[rows][0]), float(joules[rows][0]))
-                if alone
-                else (seconds[rows], joules[rows])
-            )
-
-    def _price_columns(self, columns: Mapping[Hashable, Noted]) -> None:
-        if not columns:
-            return
-        kernels = [cast("Kernel", kernel) for _, kernel in columns.values()]
-        counts = [len(rows) for rows, _ in columns.values()]
-        table, places = column_table(kernels, counts)
-        models, _ = find_cost_models()
-        seconds = price_table(table, self.target, models).seconds
-        joules = self._joules(table, seconds)
-        for key, rows in zip(columns, places, strict=True):
-            self._known[key] = seconds[rows], joules[rows]
-
-    def _joules(self, table: KernelTable, seconds: Floats) -> Floats:
-        power = self.target.power
-        if power is None:
-            return np.zeros(len(seconds))
-        at = draws_of(table, seconds, self.target, power).at(power.burst_watts)
-        joules: Floats = seconds * at.watts * at.slowdown
-        return joules

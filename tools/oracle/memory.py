@@ -38,7 +38,7 @@ _MOST_TABLES = 8
 _MOST_KERNELS = 50_000
 """Kernels that are remembered of one target."""
 
-_Price = tuple[list[float], str, Provenance]
+Price = tuple[list[float], str, Provenance]
 """A row of an estimate: its numbers, the model's name, and where they come from."""
 
 
@@ -58,8 +58,8 @@ class Memory:
     targets: dict[tuple[str, tuple[tuple[str, str], ...]], Target] = attrs.field(
         factory=dict["tuple[str, tuple[tuple[str, str], ...]]", Target], init=False
     )
-    prices: dict[str, dict[Kernel, _Price]] = attrs.field(
-        factory=dict[str, "dict[Kernel, _Price]"], init=False
+    prices: dict[str, dict[Kernel, Price]] = attrs.field(
+        factory=dict[str, "dict[Kernel, Price]"], init=False
     )
     tables: dict[tuple[Kernel, ...], KernelTable] = attrs.field(
         factory=dict["tuple[Kernel, ...]", KernelTable], init=False
@@ -97,7 +97,7 @@ class Memory:
             missing = [k for k in dict.fromkeys(kernels) if k not in known]
             if missing:
                 found = self.priced(missing, target, models)
-                known.update(zip(missing, _rows(found), strict=True))
+                known.update(zip(missing, price_rows(found), strict=True))
 
     def priced(
         self, kernels: Sequence[Kernel], target: Target, models: Sequence[CostModel]
@@ -109,9 +109,9 @@ class Memory:
         table = remembered(self.tables, key, lambda: KernelTable(kernels), _MOST_TABLES)
         return price_table(table, target, models)
 
-    def prices_of(self, target: Target) -> dict[Kernel, _Price]:
+    def prices_of(self, target: Target) -> dict[Kernel, Price]:
         """Return the known prices of the kernels of a target."""
-        found = remembered(self.prices, target.spec_sha256, dict[Kernel, _Price])
+        found = remembered(self.prices, target.spec_sha256, dict[Kernel, Price])
         if len(found) > _MOST_KERNELS:
             found.clear()
         return found
@@ -144,13 +144,14 @@ class RememberedCost(KernelCost):
         missing = [kernel for kernel in kernels if kernel not in known]
         if missing or not kernels:
             found = self.memory.priced(missing, target, models)
-            known.update(zip(missing, _rows(found), strict=True))
+            known.update(zip(missing, price_rows(found), strict=True))
             if len(missing) == len(kernels):
                 return found
         return _estimate([known[kernel] for kernel in kernels])
 
 
-def _rows(found: Estimate) -> list[_Price]:
+def price_rows(found: Estimate) -> list[Price]:
+    """Return the rows of an estimate, to be remembered."""
     numbers = np.vstack(
         (
             found.seconds,
@@ -162,7 +163,7 @@ def _rows(found: Estimate) -> list[_Price]:
     return list(zip(numbers.T.tolist(), found.model, found.provenance, strict=True))
 
 
-def _estimate(rows: Sequence[_Price]) -> Estimate:
+def _estimate(rows: Sequence[Price]) -> Estimate:
     numbers, models, provenances = zip(*rows, strict=True)
     count = len(rows) * len(numbers[0])
     column = np.fromiter(chain.from_iterable(numbers), np.float64, count)

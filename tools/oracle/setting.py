@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import Kernel, PerfcError, UsageError
 from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform
 from perfc.passes.facts import LAUNCHES
 from perfc.passes.kinds import is_a
-from perfc.passes.lowering import FuseOps, Recipe, Settings
+from perfc.passes.lowering import FuseOps, Recipe
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
 from perfc.passes.precision import ConvertDtype
@@ -346,18 +346,22 @@ class Setting:
         return attrs.evolve(self, run=run, anew=f"{p.name} changes the graph")
 
 
+Pricing: TypeAlias = Callable[[Recipe, Sequence[Kernel]], None]
+"""Remembers what kernels cost, which a recipe has led to."""
+
+
 @attrs.frozen(eq=False)
 class Lowered:
     """A setting, and how its graphs were lowered.
 
     Attributes:
         setting: The setting, whose step has the tasks of the recipes.
-        recipes: Of each rank class, with what was assumed.
+        recipes: Of each rank class.
 
     """
 
     setting: Setting
-    recipes: Sequence[tuple[Settings, Recipe]]
+    recipes: Sequence[Recipe]
 
     @property
     def is_fresh(self) -> bool:
@@ -366,18 +370,26 @@ class Lowered:
         pairs = zip(classes, self.recipes, strict=True)
         return all(
             rank.ops is not None and rank.ops.version == recipe.version
-            for rank, (_, recipe) in pairs
+            for rank, recipe in pairs
         )
 
     @classmethod
-    def of(cls, setting: Setting) -> Lowered:
+    def of(cls, setting: Setting, price: Pricing) -> Lowered:
         """Lower a setting, by recipes of which nobody else may have made its step.
+
+        Args:
+            setting: The setting.
+            price: Is called with each recipe and the kernels that it has led to, before
+                those are priced, to remember what it knows.
 
         Raises:
             PerfcError: as `perfc.analyze` does.
 
         """
         launches, recipes = recipes_of(setting.run)
+        graphs = launches.get(LAUNCHES)
+        for recipe, graph in zip(recipes, graphs, strict=True):
+            price(recipe, graph.kernels)
         made = attrs.evolve(setting)
         made.keep(Step.priced(setting.run, setting.memory, launches))
         return cls(made, recipes)

@@ -20,7 +20,7 @@ from perfc.passes.facts import (
     Schedule,
 )
 from perfc.passes.kinds import is_a
-from perfc.passes.lowering import RECIPES, Recipe, Settings, recipe_of
+from perfc.passes.lowering import RECIPES, Recipe, recipe_of
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
     TIMELINE,
@@ -233,7 +233,7 @@ def lowered(run: Run) -> Analysis:
     return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
 
 
-def recipes_of(run: Run) -> tuple[Analysis, list[tuple[Settings, Recipe]]]:
+def recipes_of(run: Run) -> tuple[Analysis, list[Recipe]]:
     """Return the launches of a run, and how each of its graphs was lowered.
 
     The first pass is `lower-kernels`, and each rank class has an op graph.
@@ -243,7 +243,7 @@ def recipes_of(run: Run) -> tuple[Analysis, list[tuple[Settings, Recipe]]]:
 
     """
     begun = attrs.evolve(run, passes=run.passes[:1]).ran()
-    recipes: list[tuple[Settings, Recipe]] = []
+    recipes: list[Recipe] = []
     graphs = begun.get(LAUNCHES)
     for rank, graph in zip(begun.program.classes, graphs, strict=True):
         assert rank.ops is not None  # noqa: S101 - for types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,9 +15,11 @@ from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import paused_collector
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Model, load_request
+from perfc.tools.oracle import Memory
 from perfc.tools.plugin_modules import import_plugin
 from perfc.tools.reports import Report
 from perfc.tools.request import Request
+from perfc.tools.sweeping.axes import Role
 from perfc.tools.sweeping.space import (
     ERROR,
     INTERVAL,
@@ -26,10 +28,14 @@ from perfc.tools.sweeping.space import (
     Row,
     Space,
 )
+from perfc.tools.sweeping.together import Alike, Cells, alike, is_column
 from perfc.tools.sweeping.varied import Value
 
 _TARGETS = 256
 """Targets that a process keeps."""
+
+_SAID_BY = (Role.SETTING, Role.FIELD, Role.PLACE, Role.POPULARITY)
+"""What analyses have to say of targets depends on these, but not on sizes."""
 
 _Fields = tuple[tuple[str, str], ...]
 
@@ -57,18 +63,29 @@ def price(space: Space, configurations: Sequence[Configuration]) -> Priced:
 
     """
     pricer = _pricer(space)
-    rows: list[Row] = []
+    rows: dict[int, Row] = {}
     remarks: dict[tuple[str, str], Diagnostic] = {}
+
+    def remember(said: Iterable[Diagnostic]) -> None:
+        for remark in said:
+            remarks.setdefault((remark.code, remark.where), remark)
+
     with paused_collector():
-        for _, alike in itertools.groupby(configurations, space.structure):
-            for one, report in pricer.reports(list(alike)):
+        for _, of_one in itertools.groupby(configurations, space.structure):
+            own = list(of_one)
+            for one, cells, said in pricer.together(own):
+                rows[one.number] = space.row_of(one, **cells)
+                remember(said)
+            left = [one for one in own if one.number not in rows]
+            for one, report in pricer.reports(left):
                 if isinstance(report, str):
-                    rows.append(space.row_of(one, **{ERROR: report}))
+                    rows[one.number] = space.row_of(one, **{ERROR: report})
                     continue
-                rows.append(space.row_of(one, **_numbers(report, space.metrics)))
-                for remark in report.analysis.diagnostics:
-                    remarks.setdefault((remark.code, remark.where), remark)
-    return Priced(tuple(rows), tuple(remarks.values()))
+                cells = _numbers(report, space.metrics)
+                rows[one.number] = space.row_of(one, **cells)
+                remember(report.analysis.diagnostics)
+    found = tuple(rows[one.number] for one in configurations)
+    return Priced(found, tuple(remarks.values()))
 
 
 def _numbers(report: Report, metrics: Sequence[str]) -> dict[str, object]:
@@ -126,9 +143,39 @@ class _Pricer:
     _sizes: tuple[Value, ...] | None = None
     _request: Request | None = None
     _bound: Model | None = None
+    _memory: Memory = attrs.field(factory=Memory)
+    _heard: set[tuple[Value, ...]] = attrs.field(factory=set[tuple[Value, ...]])
     _targets: dict[tuple[int, _Fields], Target] = attrs.field(
         factory=dict[tuple[int, _Fields], Target]
     )
+
+    def together(
+        self, configurations: Sequence[Configuration]
+    ) -> Iterator[tuple[Configuration, Cells, Sequence[Diagnostic]]]:
+        """Yield those whose rows are found together: cells, and what there is to say.
+
+        What there is to say of a target is said by the analysis of one of them.
+        """
+        for several in alike(self.space, configurations):
+            try:
+                request = self._request_of(several[0])
+            except PerfcError:  # which the analysis of each says again
+                continue
+            pair = self.target, self._memory
+            for one, cells, said in Alike.of(self.space, several, request, *pair):
+                yield one, cells, [*said, *self._said(one)]
+
+    def _said(self, one: Configuration) -> Sequence[Diagnostic]:
+        """Return the remarks of a configuration's analysis, once for its target."""
+        pairs = zip(self.space.axes, one.values, strict=True)
+        others = [
+            v for axis, v in pairs if axis.role in _SAID_BY and not is_column(axis)
+        ]
+        key = (one.target, *others)
+        if key in self._heard:
+            return ()
+        self._heard.add(key)
+        return self._report(one).analysis.diagnostics
 
     def reports(
         self, configurations: Sequence[Configuration]
@@ -147,21 +194,22 @@ class _Pricer:
                 yield one, " ".join(str(error).split())
 
     def _report(self, one: Configuration) -> Report:
+        target = self.target(one)
+        return report_on(attrs.evolve(self._request_of(one), target=target))
+
+    def _request_of(self, one: Configuration) -> Request:
+        """Return the request of a configuration, its model loaded, but no target."""
         asked = self.space.request_of(one)
-        target = self._target(one.target, tuple(self.space.overrides(one).items()))
         if isinstance(asked.model, Model):
-            return report_on(attrs.evolve(asked, target=target))
+            return asked
         request, model = self._loaded(one, asked)
-        return report_on(
-            attrs.evolve(
-                request,
-                model=model,
-                target=target,
-                runtime=asked.runtime,
-                inputs=asked.inputs,
-                attention=asked.attention,
-                overheads=asked.overheads,
-            )
+        return attrs.evolve(
+            request,
+            model=model,
+            runtime=asked.runtime,
+            inputs=asked.inputs,
+            attention=asked.attention,
+            overheads=asked.overheads,
         )
 
     def _loaded(self, one: Configuration, asked: Request) -> tuple[Request, Model]:
@@ -184,13 +232,20 @@ class _Pricer:
             )
         return self._request, cast("Model", self._bound)
 
-    def _target(self, number: int, overrides: _Fields) -> Target:
-        named = self.space.targets[number]
+    def target(self, one: Configuration) -> Target:
+        """Return the target of a configuration.
+
+        Raises:
+            PerfcError: it cannot be.
+
+        """
+        named = self.space.targets[one.target]
         if isinstance(named, Target):
             return named
-        key = (number, overrides)
+        overrides = self.space.overrides(one)
+        key = (one.target, tuple(overrides.items()))
         if key not in self._targets:
             if len(self._targets) >= _TARGETS:
                 self._targets.pop(next(iter(self._targets)))
-            self._targets[key] = load_target(named, dict(overrides))
+            self._targets[key] = load_target(named, overrides)
         return self._targets[key]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, Unpack, cast
 
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 Values: TypeAlias = str | Sequence[Value]
 
-_MOST_AT_ONCE = 100
+_FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 100
 """Configurations of a part: what a kill of a worker, or of all, may lose."""
 
 _OF_WATTS = frozenset({"samples_per_j", "energy_j"})
 
-_PARTS = 8
-"""Parts that each worker gets, or more, so that all end at the same time."""
+_PARTS = 64
+"""Parts of a sweep, or more, so that workers end at the same time."""
 
 
 @attrs.frozen
@@ -312,20 +313,25 @@ def _priced(
     rows = [] if file is None else file.rows
     done = {space.key(row) for row in rows}
     before = len(rows)
-    left = [one for one in space if space.key_of(one) not in done]
+    left = [
+        part
+        for part in _parts(space)
+        if any(space.key_of(one) not in done for one in part)
+    ]
     failed = sum(1 for row in rows if row[ERROR])
     remarks: dict[tuple[str, str], Diagnostic] = {}
     if left:
         progress(Progress(before, len(space), failed, 0))
     try:
-        for priced in executor.run(space, _parts(space, left, executor.workers)):
+        for priced in executor.run(space, left):
+            new = [row for row in priced.rows if space.key(row) not in done]
             if file is None:
-                rows += priced.rows
+                rows += new
             else:
-                file.append(priced.rows)
+                file.append(new)
             for remark in priced.remarks:
                 remarks.setdefault((remark.code, remark.where), remark)
-            failed += sum(1 for row in priced.rows if row[ERROR])
+            failed += sum(1 for row in new if row[ERROR])
             progress(Progress(len(rows), len(space), failed, len(rows) - before))
     finally:
         forget()
@@ -340,23 +346,25 @@ def _ordered(space: Space, rows: Sequence[Row]) -> list[Row]:
     return [by_key[key] for key in keys if key in by_key]
 
 
-def _parts(
-    space: Space, configurations: Sequence[Configuration], workers: int
-) -> list[Part]:
-    """Divide configurations into parts, those of one structure and size together."""
+def _parts(space: Space) -> list[Part]:
+    """Divide configurations into parts, those of one structure and size together.
+
+    Parts are the same whoever prices them, and whatever has rows already: numbers that
+    are found together may differ in their last digits from those that are not.
+    """
     groups: dict[Any, dict[Any, list[Configuration]]] = {}
-    for one in configurations:
+    for one in space:
         alike = groups.setdefault(space.structure(one), {})
         alike.setdefault(space.sizes(one), []).append(one)
-    ordered = list(_flat(groups))
-    size = min(max(-(-len(ordered) // (workers * _PARTS)), 1), _MOST_AT_ONCE)
-    starts = range(0, len(ordered), size)
-    return [tuple(ordered[start : start + size]) for start in starts]
-
-
-def _flat(
-    groups: Mapping[Any, Mapping[Any, Sequence[Configuration]]],
-) -> Iterator[Configuration]:
-    for alike in groups.values():
-        for several in alike.values():
-            yield from several
+    size = -(-len(space) // _PARTS)
+    size = min(max(size, _FEWEST_AT_ONCE), _MOST_AT_ONCE)
+    parts: list[Part] = []
+    for by_size in groups.values():
+        ordered = tuple(itertools.chain.from_iterable(by_size.values()))
+        if parts and len(parts[-1]) + len(ordered) <= size:
+            parts[-1] += ordered
+            continue
+        count = -(-len(ordered) // size)
+        cuts = [len(ordered) * number // count for number in range(count + 1)]
+        parts += [ordered[low:high] for low, high in itertools.pairwise(cuts)]
+    return parts

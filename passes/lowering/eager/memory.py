@@ -37,7 +37,7 @@ def _pool(
     out, *places = results
     if places or attributes.text("kind") != "max" or out.rank != _IMAGE:
         return 0
-    return int(out.numel) * _INDEX_BYTES
+    return bound(out.numel) * _INDEX_BYTES
 
 
 def _layer_norm(
@@ -60,7 +60,7 @@ def _embedding_bag(
     if tables > 1:  # the fused lookup of fbgemm returns the rows alone
         return 0
     indices, bags = operands[tables], results[0].shape[0]
-    return int(indices.nbytes) + bound(bags) * _INDEX_BYTES
+    return bound(indices.nbytes) + bound(bags) * _INDEX_BYTES
 
 
 _LISTS_OF_A_SORT = 9
@@ -87,7 +87,7 @@ def _embedding_backward(
     operands: tuple[TensorType, ...],
     results: tuple[TensorType, ...],
 ) -> int:
-    lookups = int(operands[1].numel)
+    lookups = bound(operands[1].numel)
     if attributes.flag("sparse") or lookups <= FEW_INDICES:
         return 0
     return _summed_runs(lookups, results[0])
@@ -99,7 +99,7 @@ def _embedding_bag_backward(
     results: tuple[TensorType, ...],
 ) -> int:
     """What sorts the lookups, and the bag of each, which the forward op saved."""
-    lookups = int(operands[1].numel)
+    lookups = bound(operands[1].numel)
     fused = len(attributes.records("tables")) > 1 or "optimizer" in attributes
     if fused:
         return lookups * _FUSED_BYTES
@@ -116,13 +116,13 @@ def _sparse_step(
 ) -> int:
     """Indices while they are sorted, or rows once equal indices are summed."""
     table, indices, rows = operands[:3]
-    lookups = int(indices.numel)
+    lookups = bound(indices.numel)
     live = _LIVE_ROWS.get(attributes.text("kind"), 0)
     if not live or not lookups:
         return 0
     popularity = attributes.text("popularity", "")
     touched = distinct(bound(table.shape[0]), lookups, popularity)
-    summed = touched * (int(rows.nbytes) // lookups)
+    summed = touched * (bound(rows.nbytes) // lookups)
     return max(summed + 4 * _INDEX_BYTES * lookups, live * summed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
@@ -44,7 +45,8 @@ def recipe(model: perfc.Model, target: str) -> tuple[Settings, Recipe]:
     (graph,) = facts.get(LAUNCHES, analysis.program, analysis.scenario)
     ops = analysis.program.classes[0].ops
     assert ops is not None
-    return recipe_of(facts.table(RECIPES, None)[ops], graph)
+    made = recipe_of(facts.table(RECIPES, None)[ops], graph)
+    return made.settings, made
 
 
 def at_rows(kernel: object, count: int) -> list[Kernel]:
@@ -54,16 +56,27 @@ def at_rows(kernel: object, count: int) -> list[Kernel]:
     return [*kernel]  # type: ignore[misc] # one a size
 
 
+@pytest.mark.parametrize("one_device", [True, False])
 @pytest.mark.parametrize("name", MODELS)
-def test_every_site_is_what_it_is_at_each_size(name: str) -> None:
-    """Name, calls, layouts and kernels, to the last bit."""
+def test_every_site_is_what_it_is_at_each_size(
+    name: str,
+    one_device: bool,
+) -> None:
+    """Name, calls, layouts and kernels, to the last bit; so on devices of other SMs."""
     target, options = MODELS[name]
     model = perfc.load(name, batch=64, **options)
     settings, lowered = recipe(model, target)
     bindings = [model.bind(batch=size).program.bindings for size in SIZES]
     numbers = {n: many(np.array([b[n] for b in bindings])) for n in bindings[0]}
-    sites = ManySites(len(SIZES), numbers, settings)
-    alone: list[Any] = [Binding(own, settings) for own in bindings]
+    sms = np.array([(20, settings.sm_count, 142)[n % 3] for n in range(len(SIZES))])
+    if one_device:
+        sms[:] = settings.sm_count
+    on_all = attrs.evolve(settings, sm_count=many(sms))
+    sites = ManySites(len(SIZES), numbers, on_all)
+    alone: list[Any] = [
+        Binding(own, attrs.evolve(settings, sm_count=count))
+        for own, count in zip(bindings, sms.tolist(), strict=True)
+    ]
     varying = [key for key in lowered.sites if sites.site_varies(key)]
 
     assert varying

@@ -106,7 +106,7 @@ def test_what_else_is_wanted() -> None:
     answers = oracle.batch(columns, want=names)
 
     assert names == tuple(answers)
-    assert ["one-by-one"] == sorted({d.code for d in answers.diagnostics})
+    assert () == answers.diagnostics
     for at in range(3):
         summary = oracle.report(*asked(columns, at)).summary
         for wanted in names:
@@ -130,9 +130,14 @@ def test_several_ranks_are_asked_one_by_one() -> None:
 def test_a_board_at_its_cap_is_priced_beside_each_host() -> None:
     """A faster host lets a board draw more, which its cap does not let it."""
     oracle = Oracle(
-        "gpt2:layers=4", "h100-sxm", batch=32, mode="training", dtype="bf16"
+        "gpt2:layers=4",
+        "h100-sxm",
+        batch=32,
+        mode="training",
+        dtype="bf16",
+        overrides={"gpu.power_cap_watts": "500"},
     )
-    columns = {"host.speed": [0.2, 1.0, 20.0]}
+    columns = {"host.speed": [0.02, 1.0, 20.0]}
     found = oracle.batch(columns)["time_us"]
 
     for at in range(3):
