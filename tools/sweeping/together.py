@@ -69,6 +69,12 @@ class Alike:
         for one in configurations:
             with suppress(PerfcError):  # which the analysis says again
                 pairs.append((one, target(one)))
+        # Joules by the watts of nodes depend on where tables lie: an analysis has them.
+        pairs = [
+            (one, found)
+            for one, found in pairs
+            if found.power is not None or found.node_power is None
+        ]
         own, targets = [one for one, _ in pairs], [found for _, found in pairs]
         return cls(space, own, request, targets, memory)
 
