@@ -57,8 +57,9 @@ class LookaheadCache(Pass):
 
     With `policy=lru` a cache of the last rows is asked when the batch is there, with
     `none`, or a window of 0, there is no cache: the step waits for its rows, and for
-    their way back. NICs of trainers, and of servers, share the rows evenly: the slower
-    side decides. Fetched and written rows take turns.
+    their way back. With `lru` nobody keeps the cached rows of trainers alike, which
+    makes its time a lower bound. NICs of trainers, and of servers, share the rows
+    evenly: the slower side decides. Fetched and written rows take turns.
 
     It stands behind passes that make launches; kernels of the step are those of tables
     on the device. Popularity of rows is the model's (`--popularity`).
@@ -137,6 +138,12 @@ class LookaheadCache(Pass):
         if self.policy == LRU:
             held = lru_window(tables, self.rows)
             fetched = [0.0 if math.isinf(held) else t.missed(held) for t in tables]
+            if ranks > 1:
+                ctx.note(
+                    "lru-apart",
+                    "rows that trainers have in a cache of the last ones are not kept "
+                    "alike: its time is a lower bound",
+                )
         elif self.policy == NONE:
             fetched = [rows.touched for rows in found]
         moved = _bytes(tables, fetched)

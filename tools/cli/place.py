@@ -128,6 +128,27 @@ _OBJECTIVES = ("time", "power", "cost")
     metavar="SHARE",
     help="Share of lookups that a cache of pooled rows saves.",
 )
+@click.option(
+    "--lookahead",
+    "window",
+    type=click.IntRange(min=0, max=10**6),
+    metavar="W",
+    help="A training step instead, whose tables lie on servers, with a cache of rows "
+    "on the trainers that knows the next W batches; beside none and LRU (--compare).",
+)
+@click.option(
+    "--cache-rows",
+    type=click.IntRange(min=1, max=10**12),
+    metavar="N",
+    help="Rows that the cache of --lookahead holds.",
+)
+@click.option(
+    "--servers",
+    type=click.IntRange(min=1, max=10**6),
+    metavar="N",
+    help="Hosts that have the tables of --lookahead; 1 if not given.",
+)
+@request_options("batch", "ranks", "optimizer")
 @request_options("dims", "pooling", "dtype", "overrides")
 @click.option("--strict", is_flag=True, help="Exit 4 if an op is not modelled.")
 @click.option(
@@ -150,13 +171,78 @@ def place(model: str, **options: Any) -> int:
     """
     from perfc.tools.placing import place as run
 
+    say = _silent if options["quiet"] else _say
+    if options["window"] is not None:
+        return _look_ahead(model, options, say)
+    _refuse_step(options)
     scenario = _scenario(model)
     asked = _asked(model, options, scenario)
-    say = _silent if options["quiet"] else _say
     found = run(asked, scenario=scenario, say=say)
     text = _written(found, options["format_"], say)
     write_result(text, options["output"], document=options["format_"] != "table")
     unknown = found.best.site.base.report.coverage["unknown_ops"]
+    return EXIT_NOT_MODELLED if options["strict"] and unknown else 0
+
+
+_OF_STEPS = {
+    "cache_rows": "--cache-rows",
+    "servers": "--servers",
+    "batch": "--batch",
+    "ranks": "--ranks",
+    "optimizer": "--optimizer",
+}
+_OF_QUERIES = {
+    "cache": "--cache",
+    "users": "--users",
+    "candidates": "--candidates",
+    "queries_per_s": "--queries",
+    "fleet_per_s": "--fleet",
+    "sla": "--sla",
+    "in_flight": "--in-flight",
+}
+
+
+def _refuse_step(options: Mapping[str, Any]) -> None:
+    """Refuse options of a training step where queries are asked about.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for name, flag in _OF_STEPS.items():
+        if options[name] is not None:
+            msg = f"{flag} is of a training step behind a cache: give --lookahead, too"
+            raise UsageError(msg)
+
+
+def _look_ahead(
+    model: str, options: Mapping[str, Any], say: Callable[[str], None]
+) -> int:
+    """Predict a training step with tables on servers, behind caches."""
+    from perfc.tools.placing import CacheQuestion, check_tier, look_ahead
+    from perfc.tools.reports import format_result
+
+    for name, flag in _OF_QUERIES.items():
+        if options[name] is not None:
+            msg = f"{flag} is of queries: leave it out beside --lookahead"
+            raise UsageError(msg)
+    check_tier(options["tiers"])
+    if options["cache_rows"] is None or options["target"] is None:
+        missing = "target" if options["target"] is None else "cache-rows"
+        raise click.MissingParameter(param_hint=f"'--{missing}'", param_type="option")
+    compare = options["compare"]
+    request = attrs.evolve(read_request(model, options), target=options["target"])
+    question = CacheQuestion(
+        request=request,
+        window=options["window"],
+        rows=options["cache_rows"],
+        servers=options["servers"] or 1,
+        **({} if compare is None else {"policies": tuple(compare.split(","))}),
+    )
+    found, form = look_ahead(question, say=say), options["format_"]
+    text = format_result(found, form, "Tables on servers")
+    write_result(text, options["output"], document=form != "table")
+    unknown = found.steps[0][1].coverage["unknown_ops"]
     return EXIT_NOT_MODELLED if options["strict"] and unknown else 0
 
 

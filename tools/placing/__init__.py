@@ -8,6 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.placing.base import QueriedModel
+    from perfc.tools.placing.cached_placement import (
+        CachedPlacement,
+        CacheQuestion,
+        check_tier,
+        look_ahead,
+    )
     from perfc.tools.placing.page import place_page
     from perfc.tools.placing.placing import place
     from perfc.tools.placing.question import (
@@ -31,6 +37,12 @@ else:
         __name__,
         {
             "base": ("QueriedModel",),
+            "cached_placement": (
+                "CachedPlacement",
+                "CacheQuestion",
+                "check_tier",
+                "look_ahead",
+            ),
             "page": ("place_page",),
             "placing": ("place",),
             "question": (
@@ -53,13 +65,17 @@ else:
     )
 
 __all__ = [
+    "CacheQuestion",
+    "CachedPlacement",
     "Placement",
     "QueriedModel",
     "Question",
     "Scenario",
     "WantedTier",
+    "check_tier",
     "csv_text",
     "is_scenario",
+    "look_ahead",
     "markdown_text",
     "near_scenario",
     "place",
