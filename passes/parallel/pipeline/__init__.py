@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.parallel.pipeline.microbatches import (
+        GPIPE,
+        ONE_F_ONE_B,
+        steps_of,
+    )
     from perfc.passes.parallel.pipeline.pipeline_parallel import PipelineParallel
+    from perfc.passes.parallel.pipeline.pipeline_stages import Stages
 else:
     __getattr__ = door(
         __name__,
         {
+            "microbatches": ("GPIPE", "ONE_F_ONE_B", "steps_of"),
             "pipeline_parallel": ("PipelineParallel",),
+            "pipeline_stages": ("Stages",),
         },
     )
 
 __all__ = [
+    "GPIPE",
+    "ONE_F_ONE_B",
     "PipelineParallel",
+    "Stages",
+    "steps_of",
 ]
