@@ -10,6 +10,7 @@ import numpy as np
 
 from perfc.ir import Graph, Node, TaskKind, TensorType, Value
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.node_kinds import is_constant
 from perfc.passes import task_mask
 from perfc.passes.graphs import OPTIMIZER, is_training_step, typed
 from perfc.passes.parallel.pipeline import Layers, Stages
@@ -52,7 +53,8 @@ class LayerTable:
         graph = results.program.classes[0].ops
         assert graph is not None  # strategies refuse launches
         numbers = dict(results.program.bound)
-        layers = Layers.of(graph, frozenset(), numbers)
+        everywhere = frozenset(node for node in graph if is_constant(node))
+        layers = Layers.of(graph, everywhere, numbers)
         cut = Stages.cut(graph, len(layers.nodes), {}, numbers, lambda: None)
         sizes = _Sizes(graph, cut.of, len(layers.nodes), numbers)
         low_us, high_us = report.interval_us

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -328,7 +329,8 @@ class NetworkPricer:
         """Return a plan; ratios of links follow from where layers are."""
         compression = Compression() if plain else self.question.compression
         bare = self._bare(problem)
-        cuts = list(zip(placed.units, placed.units[1:], placed.ends[1:-1], strict=True))
+        pairs = zip(pairwise(placed.units), placed.ends[1:-1], strict=True)
+        cuts = [(a, b, cut) for (a, b), cut in pairs]
         ratios = compression.ratios([bare.link_s(a, b, cut) for a, b, cut in cuts])
         times = self._times(problem, placed, compression, ratios)
         low, high = self._spread(problem, placed)

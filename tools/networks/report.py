@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
-from perfc.ir import Diagnostic, Level
-from perfc.ir.support import brief
+from perfc.ir import Diagnostic
+from perfc.ir.support import Level, brief
 from perfc.tools.networks.placing import (
     EVEN,
     FEWER,
