@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 import attrs
 
-from perfc.costmodels import Target, load_target
-from perfc.costmodels import assumed_system
+from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import PerfcError
 
 MAX_GPUS = 4096
@@ -109,7 +108,9 @@ class Network:
         """
         count = len(self.nodes)
         none = Link(0.0, math.inf)
-        ways = [[self._direct(a, b) or none for b in range(count)] for a in range(count)]
+        ways = [
+            [self._direct(a, b) or none for b in range(count)] for a in range(count)
+        ]
         for over in range(count):
             for a in range(count):
                 for b in range(count):

@@ -49,9 +49,7 @@ def step_s(stages: Sequence[StageTimes], count: int) -> float:
 
     """
     links = stages[:-1]
-    forward_s = flow_s(
-        [s.forward_s for s in stages], [s.sent_s for s in links], count
-    )
+    forward_s = flow_s([s.forward_s for s in stages], [s.sent_s for s in links], count)
     total_s, slowest_s, ends_s = 0.0, 0.0, 0.0
     for number in range(len(stages) - 1, -1, -1):
         stage = stages[number]

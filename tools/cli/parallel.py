@@ -26,8 +26,8 @@ from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
-    from perfc.tools.reports import VerbResult
     from perfc.tools.networks import NetworkComparison
+    from perfc.tools.reports import VerbResult
     from perfc.tools.strategies import Comparison, MadMaxComparison
 
 EXIT_INTERRUPTED = 130

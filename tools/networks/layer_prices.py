@@ -66,7 +66,9 @@ class LayerTable:
             high=high_us / report.time_us,
         )
 
-    def sent_bytes(self, compression: Compression, ratio: float | None = None) -> list[float]:
+    def sent_bytes(
+        self, compression: Compression, ratio: float | None = None
+    ) -> list[float]:
         """Return the bytes that cross each cut, 0 at both ends.
 
         Args:

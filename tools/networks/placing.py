@@ -41,8 +41,8 @@ clusters of fast links; nothing compressed."""
 
 PLACED, FEWER = "placed", "fewer GPUs"
 _US = 1e6
-_ROUNDS = 4
-"""Times that layers are placed for ratios which follow from where they are."""
+_LESS = 1e-3
+"""Share by which fewer GPUs have to be faster to be told of."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -110,9 +110,7 @@ class NetworkPlan:
     def bubble(self) -> float:
         """Share of the time of its GPUs in which they do not compute."""
         count = self.problem.microbatches
-        busy = sum(
-            (t.forward_s + t.backward_s) * count + t.tail_s for t in self.times
-        )
+        busy = sum((t.forward_s + t.backward_s) * count + t.tail_s for t in self.times)
         return max(0.0, 1 - busy / (self.step_s * len(self.times)))
 
 
@@ -167,32 +165,32 @@ class NetworkPricer:
         return [*best, *(self._policy(name) for name in policies)]
 
     def _best(self) -> list[NetworkPlan]:
+        if self.question.within_s is not None:
+            return [self._fewest(self.question.within_s)]
         found: list[NetworkPlan] = []
         fewer: list[NetworkPlan] = []
         for groups in self._groupings():
-            self.progress(f"places layers on {groups or 'single'} GPUs a stage")
+            self.progress(f"places layers, {groups} GPUs a stage at most")
             for schedule in (GPIPE, ONE_F_ONE_B):
                 problem = self._problem(groups, schedule, self.question.compression)
-                made = self._searched(problem, PLACED)
+                made = self._searched(problem)
+                less = self._fastest(problem)
+                fewer += [] if less is None else [less]
                 if made is not None:
                     found.append(made)
-                less = self._fewest_fast(problem)
-                if less is not None:
-                    fewer.append(less)
-                if made is not None or self.question.within_s is not None:
-                    break
-        if self.question.within_s is not None:
-            return [self._fewest()]
+                    break  # it fits: the other order waits for links more often
         if not (found or fewer):
             raise PerfcError(self._too_large())
-        best = min(found or fewer, key=lambda plan: plan.step_s)
-        less = min(fewer, key=lambda plan: plan.step_s, default=best)
-        return [best, less] if less.step_s < best.step_s * 0.999 else [best]
+        whole = max((plan.gpus for plan in found), default=0)
+        most = [plan for plan in found if plan.gpus == whole]
+        best = min(most or fewer, key=lambda plan: plan.step_s)
+        less = min([*fewer, *found], key=lambda plan: plan.step_s)
+        if less.step_s < best.step_s * (1 - _LESS):
+            return [best, attrs.evolve(less, name=FEWER)]
+        return [best]
 
-    def _fewest(self) -> NetworkPlan:
+    def _fewest(self, within_s: float) -> NetworkPlan:
         """Return the plan on the fewest GPUs that ends in time."""
-        within_s = self.question.within_s
-        assert within_s is not None  # asked by who has it
         found: list[NetworkPlan] = []
         for groups in self._groupings():
             problem = self._problem(groups, GPIPE, self.question.compression)
@@ -201,20 +199,20 @@ class NetworkPricer:
                 found.append(self._plan(PLACED, problem, placed))
         if not found:
             msg = (
-                f"no step ends within {within_s:g} s on the {self.question.network.gpus}"
-                " GPUs of the network; allow more time, or compress what is sent"
+                f"no step ends within {within_s:g} s on the "
+                f"{self.question.network.gpus} GPUs of the network; allow more time, or compress what is sent"
             )
             raise PerfcError(msg)
         return min(found, key=lambda plan: (plan.gpus, plan.step_s))
 
-    def _fewest_fast(self, problem: Problem) -> NetworkPlan | None:
+    def _fastest(self, problem: Problem) -> NetworkPlan | None:
         """Return the fastest plan that may leave units out."""
         placed = Placer(problem).fastest()
         return None if placed is None else self._plan(FEWER, problem, placed)
 
-    def _searched(self, problem: Problem, name: str) -> NetworkPlan | None:
+    def _searched(self, problem: Problem) -> NetworkPlan | None:
         placed = Placer(problem).place()
-        return None if placed is None else self._plan(name, problem, placed)
+        return None if placed is None else self._plan(PLACED, problem, placed)
 
     def _groupings(self) -> list[int]:
         """Return the most GPUs that share a stage, to try: 1, 2, 4 and so on."""
@@ -282,8 +280,7 @@ class NetworkPricer:
             graph.outputs += encode
             restore = Graph("decode")
             parts = [
-                restore.add_input(f"part{n}", sent)
-                for n, sent in enumerate(codec.sent)
+                restore.add_input(f"part{n}", sent) for n, sent in enumerate(codec.sent)
             ]
             restore.outputs.append(codec.decode(_tape(restore), parts))
             self._codecs[key] = (
@@ -342,7 +339,9 @@ class NetworkPricer:
             ratios=tuple(ratios),
             times=tuple(times),
             step_s=step,
-            low_s=_step_s(problem, [_slower(t, f) for t, f in zip(times, low, strict=True)]),
+            low_s=_step_s(
+                problem, [_slower(t, f) for t, f in zip(times, low, strict=True)]
+            ),
             high_s=_step_s(
                 problem, [_slower(t, f) for t, f in zip(times, high, strict=True)]
             ),

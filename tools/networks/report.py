@@ -112,7 +112,9 @@ class NetworkComparison(VerbResult):
     def _row(self, plan: NetworkPlan) -> Json:
         batch = self.question.models.request.batch or 0
         needs = zip(plan.placed.units, plan.memory, strict=True)
-        missing = max(need - plan.problem.units[unit].limit_bytes for unit, need in needs)
+        missing = max(
+            need - plan.problem.units[unit].limit_bytes for unit, need in needs
+        )
         return {
             "strategy": plan.name,
             "ranks": plan.gpus,

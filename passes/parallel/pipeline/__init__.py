@@ -29,11 +29,11 @@ else:
     )
 
 __all__ = [
+    "GPIPE",
+    "ONE_F_ONE_B",
     "Codec",
     "Compress",
-    "GPIPE",
     "Layers",
-    "ONE_F_ONE_B",
     "PipelineParallel",
     "Stages",
     "steps_of",
