@@ -89,7 +89,7 @@ def read_compression(text: str) -> Compression:
         ratio = math.nan
     if kind != TOPK or not known or not 1 <= ratio < math.inf:
         msg = (
-            f"--compress {text}: expected topk:R[,adaptive][,fp16] with R of 1 or more, "
+            f"--compress {text}: expected topk:R[,adaptive][,fp16] with R from 1, "
             "fp16 or int8"
         )
         raise UsageError(msg)

@@ -147,7 +147,7 @@ def _goodness(link: Link) -> tuple[float, float]:
 def read_network(path: str) -> Network:
     """Read a network file.
 
-    A TOML file with `[[nodes]]` (`name`, `target`, `count`, 1 if not given), `[[links]]`
+    A TOML file with `[[nodes]]` (`name`, `target`, `count`, else 1), `[[links]]`
     (`a`, `b`, `mbit_per_s`, `latency_ms`, 0 if not given) and a `[default]` of the two
     rates for pairs that no link names. A link is for both directions, unless another
     names its ends the other way round. A link from a node to itself joins its GPUs;

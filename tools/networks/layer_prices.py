@@ -11,6 +11,7 @@ import numpy as np
 from perfc.ir import Graph, Node, TaskKind, TensorType, Value
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.node_kinds import is_constant
+from perfc.ir.support import UnsupportedModelError
 from perfc.passes import task_mask
 from perfc.passes.graphs import OPTIMIZER, is_training_step, typed
 from perfc.passes.parallel.pipeline import Layers, Stages
@@ -51,7 +52,9 @@ class LayerTable:
         """
         results = report.results
         graph = results.program.classes[0].ops
-        assert graph is not None  # strategies refuse launches
+        if graph is None:
+            msg = f"{report.results.program} is given as launches: it has no layers"
+            raise UnsupportedModelError(msg)
         numbers = dict(results.program.bound)
         everywhere = frozenset(node for node in graph if is_constant(node))
         layers = Layers.of(graph, everywhere, numbers)

@@ -200,7 +200,8 @@ class NetworkPricer:
         if not found:
             msg = (
                 f"no step ends within {within_s:g} s on the "
-                f"{self.question.network.gpus} GPUs of the network; allow more time, or compress what is sent"
+                f"{self.question.network.gpus} GPUs of the network; allow more time, "
+                "or compress what is sent"
             )
             raise PerfcError(msg)
         return min(found, key=lambda plan: (plan.gpus, plan.step_s))
