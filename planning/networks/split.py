@@ -128,13 +128,14 @@ class Problem:
             trains = bool(sums.backward_s[-1])
             forward_s, backward_s = sums.span(begin, end)
             encode_s, decode_s = prices.encode_s, prices.decode_s
-            returns = after is not None and trains
+            sent_s = 0.0 if after is None else self.link_s(unit, after, end)
+            back_s = 0.0 if after is None else self.link_s(after, unit, end)
             found.append(
                 StageTimes(
                     forward_s=forward_s + decode_s[begin] + encode_s[end],
                     backward_s=backward_s + trains * (encode_s[begin] + decode_s[end]),
-                    sent_s=0.0 if after is None else self.link_s(unit, after, end),
-                    returned_s=self.link_s(after, unit, end) if returns else 0.0,
+                    sent_s=sent_s,
+                    returned_s=back_s if trains else 0.0,
                     tail_s=self._tail_s(unit, begin, end),
                 )
             )

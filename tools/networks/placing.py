@@ -32,7 +32,6 @@ from perfc.planning.networks import (
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Dimensions, Model, prepare
 from perfc.tools.networks.layer_prices import LayerTable
-from perfc.tools.request import Request
 from perfc.tools.strategies import StrategyModels
 
 EVEN, BANDWIDTH = POLICIES = ("even", "bandwidth")
@@ -298,7 +297,7 @@ class NetworkPricer:
             target=target,
             overrides={},
             inputs="device",
-            dtype=attrs.fields(Request).dtype.default,
+            dtype="fp32",  # the types are those that the tensors have
         )
         totals = report_on(plain).summary
         return float(max(totals["gpu_active_us"], totals["host_us"])) / _US
