@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import attrs
 
@@ -183,12 +183,12 @@ class _Reader:
             if names.count(name) > 1:
                 self._refuse(f"node {name!r} is named twice")
         default = found.get("default")
-        if default is not None and not isinstance(default, dict):
-            self._refuse("default: expected a table [default]")
         network = Network(
             nodes,
             self._links(self._tables(found, "links"), names),
-            None if default is None else self._default(default),
+            None
+            if default is None
+            else self._default(self._table("[default]", default)),
         )
         if network.gpus > MAX_GPUS:
             self._refuse(f"{network.gpus:,} GPUs, expected at most {MAX_GPUS:,}")
@@ -199,10 +199,15 @@ class _Reader:
         return network
 
     def _tables(self, found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-        tables = found.get(name, [])
-        if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        tables: Any = found.get(name, [])
+        if not isinstance(tables, list):
             self._refuse(f"{name}: expected tables [[{name}]]")
-        return tables
+        return [self._table(f"[[{name}]]", each) for each in cast("list[Any]", tables)]
+
+    def _table(self, where: str, found: object) -> dict[str, Any]:
+        if not isinstance(found, dict):
+            self._refuse(f"{where.strip('[]')}: expected a table {where}")
+        return cast("dict[str, Any]", found)
 
     def _node(self, number: int, entry: dict[str, Any]) -> NetworkNode:
         where = f"node {entry.get('name', number)!r}"

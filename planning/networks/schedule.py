@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.passes.parallel.pipeline import GPIPE, steps_of
+from perfc.passes.parallel import GPIPE, steps_of
 
 
 @attrs.frozen(kw_only=True)

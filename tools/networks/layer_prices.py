@@ -14,7 +14,7 @@ from perfc.ir.node_kinds import is_constant
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes import task_mask
 from perfc.passes.graphs import OPTIMIZER, is_training_step, typed
-from perfc.passes.parallel.pipeline import Layers, Stages
+from perfc.passes.parallel import Layers, Stages
 from perfc.planning.networks import Compression, LayerPrices
 from perfc.tools.reports import Report, Results
 

@@ -14,7 +14,7 @@ from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import single
 from perfc.ir.support import brief
 from perfc.passes.graphs import Tape
-from perfc.passes.parallel.pipeline import GPIPE, ONE_F_ONE_B, Compress
+from perfc.passes.parallel import GPIPE, ONE_F_ONE_B, Compress
 from perfc.passes.shapes import Inference
 from perfc.planning.networks import (
     Compression,

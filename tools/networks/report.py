@@ -204,7 +204,7 @@ class NetworkComparison(VerbResult):
 
     def _stages_text(self) -> str:
         titles = ("stage", "node", "GPUs", "layers", "from", "time", "link", "ratio")
-        rows = [(*titles, "memory")]
+        rows: list[tuple[str, ...]] = [(*titles, "memory")]
         for number, stage in enumerate(self.stages(self.best)):
             last = stage["ratio"] is None
             rows.append(
@@ -223,7 +223,9 @@ class NetworkComparison(VerbResult):
         return columns_text(rows)
 
     def _plans_text(self) -> str:
-        rows = [("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")]
+        rows: list[tuple[str, ...]] = [
+            ("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")
+        ]
         base = next((plan for plan in self.found if plan.name == EVEN), self.best)
         for plan in self.found:
             row = self._row(plan)

@@ -52,8 +52,10 @@ def test_others_have_one_ratio() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "topk", "topk:0", "topk:0.5", "topk:x", "topk:inf", "fp16:2", "int4"]
-    + ["topk:10,adaptive,adaptive", "topk:10,quick", "int8,adaptive"],
+    [
+        *("", "topk", "topk:0", "topk:0.5", "topk:x", "topk:inf", "fp16:2", "int4"),
+        *("topk:10,adaptive,adaptive", "topk:10,quick", "int8,adaptive"),
+    ],
 )
 def test_what_is_no_compression(text: str) -> None:
     """The line says what is expected."""

@@ -78,7 +78,9 @@ def test_a_way_leads_over_other_nodes(tmp_path: Path) -> None:
         (_NODES + _link("a", "b", "mbit_per_s = -1"), "mbit_per_s -1, expected more"),
         (_NODES + _link("a", "b", "latency_ms = 1"), "has no mbit_per_s"),
         (
-            _NODES + _link("a", "b", "mbit_per_s = 8") + _link("a", "b", "mbit_per_s=9"),
+            _NODES
+            + _link("a", "b", "mbit_per_s = 8")
+            + _link("a", "b", "mbit_per_s=9"),
             "link 'a' to 'b' is named twice, with different rates",
         ),
         (_NODES + _link("a", "c", "mbit_per_s = 8"), "there is no node 'c'"),

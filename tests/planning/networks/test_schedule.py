@@ -42,7 +42,8 @@ def _simulated(stages: list[StageTimes], count: int) -> float:
             if number < last:
                 ready = run(("up", number), ready, stage.sent_s)
         arrived.append(ready)
-    for ready in arrived:
+    for arrival in arrived:
+        ready = arrival
         for number in range(last, -1, -1):
             ready = run(("gpu", number), ready, stages[number].backward_s)
             if number:

@@ -10,7 +10,7 @@ import pytest
 import perfc
 from perfc.ir import Graph, UsageError
 from perfc.passes import PipelineParallel
-from perfc.passes.parallel.pipeline import Compress
+from perfc.passes.parallel import Compress
 
 _STAGES = PipelineParallel(2, 2)
 
