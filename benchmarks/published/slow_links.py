@@ -37,7 +37,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def placed(network: Path, *words: str) -> dict[str, Any]:
-    """Return what `perfc parallel` finds for a network."""
+    """Return the document of `perfc parallel` for a network."""
     command = [sys.executable, "-m", "perfc", "parallel", *words]
     command += ["--network", str(network), "--format", "json", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -71,7 +71,7 @@ def score_cards() -> None:
 
 
 def _samples_per_s(target: str, gpus: int) -> float:
-    """Return what a GPT trains at on so many GPUs over 10 Gb/s links."""
+    """Return the rate at which a GPT trains on so many GPUs over 10 Gb/s links."""
     nodes = "".join(
         f'[[nodes]]\nname = "n{n}"\ntarget = "{target}"\n' for n in range(gpus)
     )

@@ -38,7 +38,7 @@ class Link:
     latency_s: float = 0.0
 
     def seconds(self, sent_bytes: float) -> float:
-        """Return what a message takes: `latency + bytes / rate`, none of no bytes."""
+        """Return the seconds of a message: `latency + bytes / rate`, none of no bytes."""
         if not sent_bytes:
             return 0.0
         return self.latency_s + sent_bytes / self.bytes_per_s
@@ -92,7 +92,7 @@ class Network:
         return self._ways[a][b]
 
     def inside(self, node: NetworkNode) -> Link:
-        """Return what joins the GPUs of a node: what the file says, or their sheet."""
+        """Return the link between GPUs of a node: what the file says, or their sheet."""
         stated = self.links.get((node.name, node.name))
         if stated is not None:
             return stated

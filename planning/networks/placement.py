@@ -1,4 +1,4 @@
-"""Where layers go on a network: orders of its units, and the best split of each."""
+"""Orders of the units of a network, and the best split of layers over each."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Placer:
         return min(known, key=self.problem.step_s, default=None)
 
     def _fast_s(self, cutter: Cutter, order: Sequence[int]) -> float:
-        """Return what a step takes in an order, quickly: by the slowest stage alone."""
+        """Return the seconds of a step in an order, quickly: by the slowest stage alone."""
         found = cutter.run(order, float("inf"), slowest=True)
         return float("inf") if found is None else self.problem.step_s(found)
 

@@ -113,7 +113,7 @@ def ordered_step_s(stages: Sequence[StageTimes], count: int, schedule: str) -> f
 
 
 def completion_s(sequential_s: float, parts: int, communication_s: float) -> float:
-    """Return what work takes in equal parts at once, and the communication after.
+    """Return the seconds of work in equal parts at once, and the communication after.
 
     Args:
         sequential_s: On one device.

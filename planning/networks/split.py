@@ -110,15 +110,15 @@ class Problem:
         return len(self.sent_bytes) - 1
 
     def link(self, a: int, b: int) -> Link:
-        """Return what leads from a unit to another."""
+        """Return the way from a unit to another."""
         return self.network.link(self.units[a].node, self.units[b].node)
 
     def link_s(self, a: int, b: int, cut: int) -> float:
-        """Return what a microbatch takes from a unit to another at a cut."""
+        """Return the seconds of a microbatch from a unit to another at a cut."""
         return self.link(a, b).seconds(float(self.sent_bytes[cut]))
 
     def stage_times(self, placed: Placed) -> list[StageTimes]:
-        """Return what each stage of a split takes."""
+        """Return the times of each stage of a split."""
         found: list[StageTimes] = []
         for place, (unit, (begin, end)) in enumerate(
             zip(placed.units, pairwise(placed.ends), strict=True)
@@ -142,7 +142,7 @@ class Problem:
         return found
 
     def _tail_s(self, number: int, begin: int, end: int) -> float:
-        """Return what gradients of replicas take in a ring, and the optimizer."""
+        """Return the seconds of gradients added up in a ring, and of the optimizer."""
         unit, sums = self.units[number], self.sums(number)
         update_s = float(sums.update_s[end] - sums.update_s[begin])
         shared = float(sums.gradient_bytes[end] - sums.gradient_bytes[begin])
@@ -190,7 +190,7 @@ class Problem:
         return {id(u.prices): Sums.of(u.prices) for u in self.units}
 
     def _bytes(self, unit: int, kept: int) -> Floats:
-        """Return what layers a up to b need of a unit, shape (L + 1, L + 1)."""
+        """Return the bytes that layers a up to b need, shape (L + 1, L + 1)."""
         sums = self.sums(unit)
         key = id(self.units[unit].prices), kept
         if key not in self._needs:
@@ -203,7 +203,7 @@ class Problem:
         return {}
 
     def stage_s(self, unit: int, left: int) -> Floats:
-        """Return what layers a up to b take there, forward and backward.
+        """Return the seconds of layers a up to b there, forward and backward.
 
         Shape (L + 1, L + 1); infinite where there are none, or no memory for them.
 
@@ -233,7 +233,7 @@ class Problem:
         return {}
 
     def cuts_s(self, a: int, b: int) -> Floats:
-        """Return what crossing each cut takes between units, there and back."""
+        """Return the seconds that crossing each cut takes between units, there and back."""
         key = self.units[a].node, self.units[b].node
         if key not in self._cuts:
             there, back = self.network.link(*key), self.network.link(key[1], key[0])
@@ -406,8 +406,9 @@ class Cutter:
             begin = np.zeros((gpus + 1, size), dtype=np.int64)
             shifted = np.full((gpus + 1, size), np.inf)
             shifted_before = np.full((gpus + 1, size), -1)
-            shifted[weight:] = reach[: gpus + 1 - weight]
-            shifted_before[weight:] = before[: gpus + 1 - weight]
+            left = max(0, gpus + 1 - weight)
+            shifted[gpus + 1 - left :] = reach[:left]
+            shifted_before[gpus + 1 - left :] = before[:left]
             for row in range(gpus + 1):
                 if np.isfinite(shifted[row]).any():
                     both = join(shifted[row][:, None], stage)

@@ -52,7 +52,7 @@ _NOT_OF_NETWORKS = frozenset(
 _MOST = 64
 """GPUs that `--within` tries, if nobody says how many there are."""
 
-_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 
 
 @click.command(

@@ -111,7 +111,7 @@ class _Sizes:
     numbers: Mapping[str, int]
 
     def prices(self, report: Report, seconds: Mapping[str, float]) -> LayerPrices:
-        """Return what layers take."""
+        """Return the prices of layers."""
         phases = {entry["phase"]: entry["time_us"] / _US for entry in report.phases}
         forward = self._spread(seconds, backward=False)
         backward = self._spread(seconds, backward=True)
@@ -215,7 +215,7 @@ def _name(node: Node) -> str:
 
 
 def _node_seconds(results: Results) -> dict[str, float]:
-    """Return what each node takes: its kernels, or the host if that takes longer."""
+    """Return the seconds of each node: its kernels, or the host if that takes longer."""
     graph = results.hosted[0].graph
     durations_s = results.class_tasks(results.schedule.durations_s, 0).tolist()
     device = task_mask(graph, BUSY_KINDS - {TaskKind.COLLECTIVE}).tolist()

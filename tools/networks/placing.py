@@ -225,7 +225,7 @@ class NetworkPricer:
         return found
 
     def _problem(self, groups: int, schedule: str, compression: Compression) -> Problem:
-        """Return what is placed, stages on so many GPUs of a node at most."""
+        """Return the problem of stages on so many GPUs of a node at most."""
         units: list[Unit] = []
         sent = self._table(self.question.network.nodes[0].target, self.samples)
         for number, node in enumerate(self.question.network.nodes):
@@ -267,7 +267,7 @@ class NetworkPricer:
     def _codec_s(
         self, target: Target, type_: TensorType, compression: Compression
     ) -> tuple[float, float]:
-        """Return what compressing and restoring a tensor takes on a GPU."""
+        """Return the seconds of compressing and restoring a tensor on a GPU."""
         ratio = int(max(1, round(compression.ratio)))
         rewrite = Compress(compression.kind, ratio, compression.half)
         codec = rewrite.codec(type_)
@@ -361,7 +361,7 @@ class NetworkPricer:
         compression: Compression,
         ratios: Sequence[float],
     ) -> list[StageTimes]:
-        """Return what stages take, each link with its own ratio."""
+        """Return the times of stages, each link with its own ratio."""
         times = problem.stage_times(placed)
         if not compression.adaptive:
             return times
@@ -394,7 +394,7 @@ class NetworkPricer:
         return low, high
 
     def layer_names(self) -> tuple[str, ...]:
-        """Return what layers begin with."""
+        """Return the names of layers."""
         target = self.question.network.nodes[0].target
         return self._table(target, self.samples).names
 
@@ -412,7 +412,7 @@ def _step_s(problem: Problem, times: Sequence[StageTimes]) -> float:
 
 
 def _slower(times: StageTimes, factor: float) -> StageTimes:
-    """Return what a stage takes whose GPU is so much slower."""
+    """Return the times of a stage whose GPU is so much slower."""
     return attrs.evolve(
         times,
         forward_s=times.forward_s * factor,

@@ -129,7 +129,7 @@ class Comparison(VerbResult):
         }
 
     def _fewest(self) -> Json:
-        """Return what is said of the fewest GPUs that end in time."""
+        """Return the entries on the fewest GPUs that end in time."""
         best = self.findings.best
         if self.within_s is None or best is None:
             return {}

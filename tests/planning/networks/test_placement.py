@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.planning.networks import (
+    Cutter,
     LayerPrices,
     Link,
     Network,
@@ -201,3 +202,12 @@ def test_replicas_add_up_their_gradients() -> None:
     extra_s = shared.step_s(placed) - problem.step_s(placed)
 
     assert extra_s == pytest.approx(2 * 3 / 4 * 8 + 6 * 0.5)
+
+
+def test_units_of_several_gpus_count_as_such() -> None:
+    """A unit of 4 GPUs is no answer with fewer, and one with 4."""
+    problem = _problem(0, 8, 1)
+    shared = attrs.evolve(problem, units=[attrs.evolve(problem.units[0], gpus=4)])
+
+    assert not list(Cutter(shared, skips=True).candidates([0], 3))
+    assert list(Cutter(shared, skips=True).candidates([0], 4))
