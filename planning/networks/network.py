@@ -38,7 +38,7 @@ class Link:
     latency_s: float = 0.0
 
     def seconds(self, sent_bytes: float) -> float:
-        """Return the seconds of a message: `latency + bytes / rate`, none of no bytes."""
+        """Return the seconds of a message: `latency + bytes / rate`, 0 of no bytes."""
         if not sent_bytes:
             return 0.0
         return self.latency_s + sent_bytes / self.bytes_per_s
@@ -92,7 +92,7 @@ class Network:
         return self._ways[a][b]
 
     def inside(self, node: NetworkNode) -> Link:
-        """Return the link between GPUs of a node: what the file says, or their sheet."""
+        """Return the link between GPUs of a node, by the file or by their sheet."""
         stated = self.links.get((node.name, node.name))
         if stated is not None:
             return stated
@@ -199,10 +199,11 @@ class _Reader:
         return network
 
     def _tables(self, found: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-        tables: Any = found.get(name, [])
-        if not isinstance(tables, list):
+        given: object = found.get(name, [])
+        if not isinstance(given, list):
             self._refuse(f"{name}: expected tables [[{name}]]")
-        return [self._table(f"[[{name}]]", each) for each in cast("list[Any]", tables)]
+        tables = cast("list[object]", given)
+        return [self._table(f"[[{name}]]", each) for each in tables]
 
     def _table(self, where: str, found: object) -> dict[str, Any]:
         if not isinstance(found, dict):

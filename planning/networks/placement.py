@@ -84,7 +84,7 @@ class Placer:
         return min(known, key=self.problem.step_s, default=None)
 
     def _fast_s(self, cutter: Cutter, order: Sequence[int]) -> float:
-        """Return the seconds of a step in an order, quickly: by the slowest stage alone."""
+        """Return the seconds of a step in an order, by its slowest stage alone."""
         found = cutter.run(order, float("inf"), slowest=True)
         return float("inf") if found is None else self.problem.step_s(found)
 

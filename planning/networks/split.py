@@ -233,7 +233,7 @@ class Problem:
         return {}
 
     def cuts_s(self, a: int, b: int) -> Floats:
-        """Return the seconds that crossing each cut takes between units, there and back."""
+        """Return the seconds of crossing each cut between units, there and back."""
         key = self.units[a].node, self.units[b].node
         if key not in self._cuts:
             there, back = self.network.link(*key), self.network.link(key[1], key[0])

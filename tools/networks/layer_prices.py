@@ -139,7 +139,7 @@ class _Sizes:
         )
 
     def crossing(self) -> Iterator[list[TensorType]]:
-        """Yield what is made before each layer and read in it or after, in forward."""
+        """Yield the tensors made before each layer and read there or later, in forward."""
         found: list[list[TensorType]] = [[] for _ in range(self.count)]
         for node, layer in self.of.items():
             if node.location.phase == _BACKWARD:
@@ -215,7 +215,7 @@ def _name(node: Node) -> str:
 
 
 def _node_seconds(results: Results) -> dict[str, float]:
-    """Return the seconds of each node: its kernels, or the host if that takes longer."""
+    """Return the seconds of each node: its kernels, or the host if slower."""
     graph = results.hosted[0].graph
     durations_s = results.class_tasks(results.schedule.durations_s, 0).tolist()
     device = task_mask(graph, BUSY_KINDS - {TaskKind.COLLECTIVE}).tolist()
