@@ -139,7 +139,7 @@ class _Sizes:
         )
 
     def crossing(self) -> Iterator[list[TensorType]]:
-        """Yield the tensors made before each layer and read there or later, in forward."""
+        """Yield tensors made before each layer and read there or later, in forward."""
         found: list[list[TensorType]] = [[] for _ in range(self.count)]
         for node, layer in self.of.items():
             if node.location.phase == _BACKWARD:
