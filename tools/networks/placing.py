@@ -377,7 +377,28 @@ class NetworkPricer:
                 sent_s=there.seconds(sent),
                 returned_s=back.seconds(sent) if returns else 0.0,
             )
+            if sent >= table.sent_bytes(Compression())[cut]:
+                self._send_whole(problem, placed, times, place)
         return times
+
+    def _send_whole(
+        self, problem: Problem, placed: Placed, times: list[StageTimes], place: int
+    ) -> None:
+        """Take compressing and restoring away on both ends of a link."""
+        cut, trains = placed.ends[place + 1], bool(times[place].backward_s)
+        first, second = (
+            problem.units[unit].prices for unit in placed.units[place : place + 2]
+        )
+        both = (first.encode_s, first.decode_s), (second.decode_s, second.encode_s)
+        for number, (forward_s, backward_s) in zip(
+            (place, place + 1), both, strict=True
+        ):
+            stage = times[number]
+            times[number] = attrs.evolve(
+                stage,
+                forward_s=stage.forward_s - float(forward_s[cut]),
+                backward_s=stage.backward_s - float(backward_s[cut]) * trains,
+            )
 
     def _spread(
         self, problem: Problem, placed: Placed
