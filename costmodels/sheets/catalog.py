@@ -19,6 +19,7 @@ from perfc.ir.support import TARGETS, load_plugin, plugin_names
 
 BUILTIN_ALIASES: Mapping[str, str] = {
     "2080ti": "rtx-2080ti",
+    "3080": "rtx-3080",
     "4090": "rtx-4090",
     "a10-24g": "a10",
     "a100": "a100-sxm-80g",
@@ -51,6 +52,7 @@ BUILTIN_ALIASES: Mapping[str, str] = {
     "p4-8g": "p4",
     "pro6000": "rtx-pro-6000",
     "rtx2080ti": "rtx-2080ti",
+    "rtx3080": "rtx-3080",
     "rtx4090": "rtx-4090",
     "rtxpro6000": "rtx-pro-6000",
     "t4-16g": "t4",

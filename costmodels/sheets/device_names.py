@@ -22,6 +22,7 @@ DEVICE_TARGETS: Mapping[str, str] = {
     "nvidia b200": "b200-sxm-180g",
     "nvidia gb200": "gb200",
     "nvidia geforce rtx 2080 ti": "rtx-2080ti",
+    "nvidia geforce rtx 3080": "rtx-3080",
     "nvidia geforce rtx 4090": "rtx-4090",
     "nvidia h100 80gb hbm3": "h100-sxm-80g",
     "nvidia h100 pcie": "h100-pcie-80g",

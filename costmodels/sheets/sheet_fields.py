@@ -242,7 +242,7 @@ _FIELDS: tuple[SheetField, ...] = (
     _text("node.host", required=False),
     _text("network.fabric", FABRICS),
     _count("network.nics", "", 1, 1024),
-    _number("network.nic_gbit_per_s", "Gbit/s", 1, 10_000),
+    _number("network.nic_gbit_per_s", "Gbit/s", 0.001, 10_000),
     _number("network.latency_us", "us", 0.01, 10_000, required=False),
 )
 

@@ -6,9 +6,10 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
-from perfc.ir import UsageError
+from perfc.ir import PerfcError, UsageError
 from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
 from perfc.tools.cli.arguments import (
     counts,
@@ -25,6 +26,7 @@ from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
+    from perfc.tools.networks import NetworkComparison
     from perfc.tools.reports import VerbResult
     from perfc.tools.strategies import Comparison, MadMaxComparison
 
@@ -40,6 +42,17 @@ _OF_COMPAT = frozenset(
     | {"output", "debug"}
 )
 """What `--compat` goes together with."""
+
+_NOT_OF_NETWORKS = frozenset(
+    {"target", "ranks", "texts", "method", "limit", "objective", "price_per_hour"}
+    | {"memory_gb", "compat", "accumulate"}
+)
+"""What `--network` leaves no room for."""
+
+_MOST = 64
+"""GPUs that `--within` tries, if nobody says how many there are."""
+
+_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 
 
 @click.command(
@@ -60,7 +73,7 @@ _OF_COMPAT = frozenset(
     "ranks",
     callback=counts,
     most=0,
-    required=True,
+    required=False,
     metavar="N[,N...]",
     help="GPUs in all; several numbers to compare sizes.",
 )
@@ -131,6 +144,26 @@ _OF_COMPAT = frozenset(
     type=click.Choice(["madmax"]),
     help="By the rules, models and machines of MAD-Max (ISCA 2024).",
 )
+@click.option(
+    "--network",
+    metavar="FILE.toml",
+    help="Place layers on GPUs of several kinds, and the links between them.",
+)
+@click.option(
+    "--compress",
+    metavar="topk:R[,adaptive][,fp16]|fp16|int8",
+    help="What stages of a network send: one in R values, or all in fewer bits.",
+)
+@click.option(
+    "--compare",
+    metavar="even,bandwidth",
+    help="Splits of a network to compare with.",
+)
+@click.option(
+    "--within",
+    metavar="TIME",
+    help="The fewest GPUs that finish a step in this time, as 250ms or 2s.",
+)
 @plugin_option
 @format_option
 @output_option()
@@ -149,6 +182,20 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:
         _check_compat(ctx)
         _write(_compat(options), options)
         return 0
+    if options["network"] is not None:
+        _check_network(ctx)
+        _write(_placed(options), options)
+        return 0
+    for name in ("compress", "compare"):
+        if options[name] is not None:
+            msg = f"--{name} goes with --network FILE"
+            raise UsageError(msg)
+    if options["within"] is not None:
+        _write(_fewest(options), options)
+        return 0
+    if not options["ranks"]:
+        msg = "give --ranks N, the GPUs in all, or --network FILE, or --within TIME"
+        raise UsageError(msg)
     compared = _compare(options)
     _write(compared, options)
     return EXIT_INTERRUPTED if compared.findings.interrupted else 0
@@ -173,7 +220,7 @@ def _check_compat(ctx: click.Context) -> None:
         if given and name not in _OF_COMPAT:
             msg = f"{option.opts[-1]} does not go with --compat madmax"
             raise UsageError(msg)
-    if len(ctx.params["ranks"]) > 1:
+    if len(ctx.params["ranks"] or ()) != 1:
         msg = "--compat madmax takes one number of --ranks"
         raise UsageError(msg)
 
@@ -200,6 +247,125 @@ def _compat(options: dict[str, Any]) -> MadMaxComparison:
         )
         for strategy in wanted or strategies(ranks, machine.gpus_per_node)
     )
+
+
+def _check_network(ctx: click.Context) -> None:
+    """Refuse options that a network has no use for.
+
+    Raises:
+        UsageError: there is one.
+
+    """
+    for option in ctx.command.params:
+        name = option.name or ""
+        source = ctx.get_parameter_source(name)
+        given = source is click.core.ParameterSource.COMMANDLINE
+        if given and name in _NOT_OF_NETWORKS:
+            msg = f"{option.opts[-1]} does not go with --network"
+            raise UsageError(msg)
+    if len(ctx.params["microbatches"] or ()) > 1:
+        msg = "--network takes one number of --microbatches"
+        raise UsageError(msg)
+
+
+def _placed(options: dict[str, Any]) -> NetworkComparison:
+    """Place layers on a network."""
+    from perfc.planning.networks import Compression, read_compression, read_network
+    from perfc.tools.networks import (
+        POLICIES,
+        NetworkComparison,
+        NetworkPricer,
+        NetworkQuestion,
+    )
+    from perfc.tools.strategies import StrategyModels
+
+    compress, within = options["compress"], options["within"]
+    compare = (options["compare"] or "").split(",") if options["compare"] else []
+    for name in compare:
+        if name not in POLICIES:
+            msg = f"--compare {name}: expected {', '.join(POLICIES)}"
+            raise UsageError(msg)
+    (count,) = options["microbatches"] or (1,)
+    compression = Compression() if compress is None else read_compression(compress)
+    network = read_network(options["network"])
+    first = network.nodes[0].target.name
+    (asked,) = read_requests(options["model"], {**options, "ranks": None}, [first])
+    question = NetworkQuestion(
+        models=StrategyModels.read(asked),
+        network=network,
+        microbatches=count,
+        compression=compression,
+        compare=compare,
+        within_s=None if within is None else read_seconds("--within", within),
+    )
+    progress = _Progress(quiet=options["quiet"])
+    pricer = NetworkPricer(question, progress)
+    found = NetworkComparison(question, pricer, pricer.plans())
+    progress.end()
+    return found
+
+
+def _fewest(options: dict[str, Any]) -> Comparison:
+    """Return the strategies of the fewest GPUs of which one ends in time.
+
+    Numbers of GPUs are those of `--ranks` if it gives several, else powers of two up to
+    the one that it gives, or up to `_MOST`.
+
+    Raises:
+        PerfcError: there are none.
+
+    """
+    within_s = read_seconds("--within", options["within"])
+    given = options["ranks"] or (_MOST,)
+    sizes = sorted(set(given)) if len(given) > 1 else _doubled(given[0])
+    best_s, reason = math.inf, ""
+    for count in sizes:
+        try:
+            compared = _compare({**options, "ranks": (count,)})
+        except PerfcError as error:  # this many cannot share it: others may
+            reason = f" ({count} GPUs: {error})"
+            continue
+        best = compared.findings.best
+        if compared.findings.interrupted:
+            raise KeyboardInterrupt
+        if best is None:
+            continue
+        best_s = min(best_s, best.step_s)
+        if best.step_s <= within_s:
+            return attrs.evolve(compared, within_s=within_s)
+    least = f"; the fastest takes {best_s:.4g} s" if math.isfinite(best_s) else reason
+    msg = (
+        f"--within {options['within']}: no step on up to {sizes[-1]} GPUs ends in time"
+        f"{least}"
+    )
+    raise PerfcError(msg)
+
+
+def _doubled(most: int) -> list[int]:
+    """Return powers of two up to a number, and it."""
+    found = [1]
+    while found[-1] * 2 < most:
+        found.append(found[-1] * 2)
+    return sorted({*found, most})
+
+
+def read_seconds(option: str, text: str) -> float:
+    """Read a time as `250ms`, `2s`, `1.5min` or `800us`.
+
+    Raises:
+        UsageError: it is none, or not above 0.
+
+    """
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = _UNITS_S.get(text[len(number) :])
+    try:
+        seconds = float(number) * (unit or math.nan)
+    except ValueError:
+        seconds = math.nan
+    if not (seconds > 0 and math.isfinite(seconds)):
+        msg = f"{option} {text}: expected a time above 0 with its unit, as 250ms or 2s"
+        raise UsageError(msg)
+    return seconds
 
 
 def _compare(options: dict[str, Any]) -> Comparison:

@@ -47,6 +47,8 @@ class Comparison(VerbResult):
         question: The question.
         pricer: Who priced.
         findings: Prices, and what has none.
+        within_s: The time in which a step was to end, on the fewest GPUs; None if
+            nobody asked.
 
     """
 
@@ -56,6 +58,7 @@ class Comparison(VerbResult):
     question: Question
     pricer: Pricer
     findings: Findings
+    within_s: float | None = None
 
     @property
     def rows(self) -> list[Json]:
@@ -102,6 +105,7 @@ class Comparison(VerbResult):
     def _document(self) -> Json:
         asked, found = self.question, self.findings
         return {
+            **self._fewest(),
             "model": self.pricer.models.program.name,
             "system": asked.target.name,
             "ranks": max(asked.ranks),
@@ -124,10 +128,32 @@ class Comparison(VerbResult):
             ],
         }
 
+    def _fewest(self) -> Json:
+        """Return the entries on the fewest GPUs that end in time."""
+        best = self.findings.best
+        if self.within_s is None or best is None:
+            return {}
+        return {
+            "within_us": self.within_s * _US,
+            "step_us": best.step_s * _US,
+            "samples_per_s_per_gpu": best.samples_per_s / best.strategy.ranks,
+        }
+
+    def _within(self) -> str:
+        fewest = self._fewest()
+        if not fewest:
+            return ""
+        (count,) = self.question.ranks
+        rate = format_quantity(fewest["samples_per_s_per_gpu"], "").strip()
+        return (
+            f"The fewest GPUs that end a step within {format_us(fewest['within_us'])}: "
+            f"{count:,}, {rate} samples/s a GPU."
+        )
+
     def _text(self) -> str:
         """Return a table, what is not in it and why, and how to look closer."""
         found = self.findings
-        parts = [_title(self), *_tables(self, found.ranked)]
+        parts = [_title(self), self._within(), *_tables(self, found.ranked)]
         parts += [_listing("Not priced", _not_priced(self, found.left))]
         parts += [_listing("Cannot be", _cannot_be(found.refused))]
         if found.best is not None:

@@ -1,0 +1,82 @@
+"""Networks of GPUs of several kinds: their files, pipelines on them, and placement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perfc.door import door
+
+if TYPE_CHECKING:
+    from perfc.planning.networks.compression import (
+        Compression,
+        read_compression,
+    )
+    from perfc.planning.networks.network import (
+        Link,
+        Network,
+        NetworkNode,
+        read_network,
+    )
+    from perfc.planning.networks.placement import Placer, clustered, even
+    from perfc.planning.networks.schedule import (
+        StageTimes,
+        completion_s,
+        flow_s,
+        ordered_step_s,
+        step_s,
+    )
+    from perfc.planning.networks.split import (
+        Cutter,
+        LayerPrices,
+        Placed,
+        Problem,
+        Unit,
+        neighbours,
+    )
+else:
+    __getattr__ = door(
+        __name__,
+        {
+            "compression": ("Compression", "read_compression"),
+            "network": ("Link", "Network", "NetworkNode", "read_network"),
+            "placement": ("Placer", "clustered", "even"),
+            "schedule": (
+                "StageTimes",
+                "completion_s",
+                "flow_s",
+                "ordered_step_s",
+                "step_s",
+            ),
+            "split": (
+                "Cutter",
+                "LayerPrices",
+                "Placed",
+                "Problem",
+                "Unit",
+                "neighbours",
+            ),
+        },
+    )
+
+__all__ = [
+    "Compression",
+    "Cutter",
+    "LayerPrices",
+    "Link",
+    "Network",
+    "NetworkNode",
+    "Placed",
+    "Placer",
+    "Problem",
+    "StageTimes",
+    "Unit",
+    "clustered",
+    "completion_s",
+    "even",
+    "flow_s",
+    "neighbours",
+    "ordered_step_s",
+    "read_compression",
+    "read_network",
+    "step_s",
+]

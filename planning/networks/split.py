@@ -1,0 +1,459 @@
+"""Layers on units of a network: what a split takes, and the best one for an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from perfc.planning.networks.network import Link, Network
+from perfc.planning.networks.schedule import StageTimes, ordered_step_s
+
+Floats = npt.NDArray[np.float64]
+
+_SLACK = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 6.0)
+"""Multiples of the least slowest stage within which the shortest way is looked for."""
+
+_GAIN = 1e-9
+"""Share by which a split has to be faster: less is rounding."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class LayerPrices:
+    """What consecutive layers take on one kind of GPU, for one microbatch.
+
+    Arrays of layers have shape (L,), those of the cuts before each layer and after the
+    last (L + 1,), 0 at both ends.
+
+    Attributes:
+        forward_s: Seconds of each layer.
+        backward_s: Seconds of each layer.
+        update_s: Seconds of the optimizer for each layer, once a step.
+        lasting_bytes: Parameters, their gradients and states of the optimizer.
+        saved_bytes: What each keeps for backward.
+        passing_bytes: What each needs while it computes.
+        gradient_bytes: Gradients of its parameters, which replicas add up.
+        encode_s: What compressing the tensors at a cut takes.
+        decode_s: What restoring them takes.
+
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    update_s: Floats
+    lasting_bytes: Floats
+    saved_bytes: Floats
+    passing_bytes: Floats
+    gradient_bytes: Floats
+    encode_s: Floats
+    decode_s: Floats
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Unit:
+    """GPUs of a node that compute one stage, each a part of every microbatch.
+
+    Attributes:
+        node: Which of the network.
+        gpus: How many.
+        prices: What layers take, for its part of a microbatch.
+        limit_bytes: Memory of a GPU.
+
+    """
+
+    node: int
+    gpus: int
+    prices: LayerPrices
+    limit_bytes: float
+
+
+@attrs.frozen(eq=False)
+class Placed:
+    """Layers on units in order.
+
+    Attributes:
+        units: Which of the problem's units, in order.
+        ends: First layer of each, and the one after the last.
+
+    """
+
+    units: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Problem:
+    """What is placed, and where.
+
+    Attributes:
+        network: The network.
+        units: Where stages can be.
+        sent_bytes: What crosses each cut for a microbatch, compressed, shape (L + 1,).
+        microbatches: How many.
+        schedule: `gpipe` or `1f1b`.
+
+    """
+
+    network: Network
+    units: Sequence[Unit]
+    sent_bytes: Floats
+    microbatches: int
+    schedule: str
+
+    @property
+    def layers(self) -> int:
+        """How many layers."""
+        return len(self.sent_bytes) - 1
+
+    def link(self, a: int, b: int) -> Link:
+        """Return the way from a unit to another."""
+        return self.network.link(self.units[a].node, self.units[b].node)
+
+    def link_s(self, a: int, b: int, cut: int) -> float:
+        """Return the seconds of a microbatch from a unit to another at a cut."""
+        return self.link(a, b).seconds(float(self.sent_bytes[cut]))
+
+    def stage_times(self, placed: Placed) -> list[StageTimes]:
+        """Return the times of each stage of a split."""
+        found: list[StageTimes] = []
+        for place, (unit, (begin, end)) in enumerate(
+            zip(placed.units, pairwise(placed.ends), strict=True)
+        ):
+            sums, prices = self.sums(unit), self.units[unit].prices
+            after = placed.units[place + 1] if place + 1 < len(placed.units) else None
+            trains = bool(sums.backward_s[-1])
+            forward_s, backward_s = sums.span(begin, end)
+            encode_s, decode_s = prices.encode_s, prices.decode_s
+            sent_s = 0.0 if after is None else self.link_s(unit, after, end)
+            back_s = 0.0 if after is None else self.link_s(after, unit, end)
+            found.append(
+                StageTimes(
+                    forward_s=forward_s + decode_s[begin] + encode_s[end],
+                    backward_s=backward_s + trains * (encode_s[begin] + decode_s[end]),
+                    sent_s=sent_s,
+                    returned_s=back_s if trains else 0.0,
+                    tail_s=self._tail_s(unit, begin, end),
+                )
+            )
+        return found
+
+    def _tail_s(self, number: int, begin: int, end: int) -> float:
+        """Return the seconds of gradients added up in a ring, and of the optimizer."""
+        unit, sums = self.units[number], self.sums(number)
+        update_s = float(sums.update_s[end] - sums.update_s[begin])
+        shared = float(sums.gradient_bytes[end] - sums.gradient_bytes[begin])
+        if unit.gpus == 1 or not shared:
+            return update_s
+        link, turns = self.link(number, number), 2 * (unit.gpus - 1)
+        return update_s + turns * link.seconds(shared / unit.gpus)
+
+    def step_s(self, placed: Placed) -> float:
+        """Return the seconds of a step."""
+        return ordered_step_s(
+            self.stage_times(placed), self.microbatches, self.schedule
+        )
+
+    def memory(self, placed: Placed) -> list[float]:
+        """Return the bytes that a GPU of each stage needs."""
+        stages = len(placed.units)
+        spans = zip(placed.units, pairwise(placed.ends), strict=True)
+        return [
+            float(self._bytes(unit, self.kept(stages - place))[begin, end])
+            for place, (unit, (begin, end)) in enumerate(spans)
+        ]
+
+    def kept(self, left: int) -> int:
+        """Return how many microbatches a stage keeps, with so many from it on."""
+        return min(left, self.microbatches) if self.in_turn else self.microbatches
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether backward begins before forward has ended."""
+        return self.schedule != "gpipe"
+
+    def fits(self, placed: Placed) -> bool:
+        """Whether every stage has the memory that it needs."""
+        limits = [self.units[unit].limit_bytes for unit in placed.units]
+        needs = self.memory(placed)
+        return all(need <= limit for need, limit in zip(needs, limits, strict=True))
+
+    def sums(self, unit: int) -> Sums:
+        """Return the sums of layers on a unit, kept by its prices."""
+        return self._sums[id(self.units[unit].prices)]
+
+    @cached_property
+    def _sums(self) -> dict[int, Sums]:
+        return {id(u.prices): Sums.of(u.prices) for u in self.units}
+
+    def _bytes(self, unit: int, kept: int) -> Floats:
+        """Return the bytes that layers a up to b need, shape (L + 1, L + 1)."""
+        sums = self.sums(unit)
+        key = id(self.units[unit].prices), kept
+        if key not in self._needs:
+            held = sums.lasting_bytes + kept * sums.saved_bytes
+            self._needs[key] = held[None, :] - held[:, None] + sums.most_passing
+        return self._needs[key]
+
+    @cached_property
+    def _needs(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+    def stage_s(self, unit: int, left: int) -> Floats:
+        """Return the seconds of layers a up to b there, forward and backward.
+
+        Shape (L + 1, L + 1); infinite where there are none, or no memory for them.
+
+        Args:
+            unit: Where.
+            left: Stages from it on, at most.
+
+        """
+        kept = self.kept(left)
+        key = (id(self.units[unit].prices), kept)
+        if key in self._stages:
+            return self._stages[key]
+        sums, prices = self.sums(unit), self.units[unit].prices
+        both = sums.forward_s + sums.backward_s
+        cross = prices.encode_s + prices.decode_s
+        trains = bool(sums.backward_s[-1])
+        begin = cross if trains else prices.decode_s
+        end = cross if trains else prices.encode_s
+        made = both[None, :] - both[:, None] + begin[:, None] + end[None, :]
+        made[np.tril_indices(len(both))] = np.inf
+        made[self._bytes(unit, kept) > self.units[unit].limit_bytes] = np.inf
+        self._stages[key] = made
+        return made
+
+    @cached_property
+    def _stages(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+    def cuts_s(self, a: int, b: int) -> Floats:
+        """Return the seconds of crossing each cut between units, there and back."""
+        key = self.units[a].node, self.units[b].node
+        if key not in self._cuts:
+            there, back = self.network.link(*key), self.network.link(key[1], key[0])
+            trains = bool(self.sums(a).backward_s[-1])
+            sent = self.sent_bytes
+            made = there.latency_s + sent / there.bytes_per_s
+            if trains:
+                made = made + back.latency_s + sent / back.bytes_per_s
+            self._cuts[key] = np.where(sent > 0, made, 0.0)
+        return self._cuts[key]
+
+    @cached_property
+    def _cuts(self) -> dict[tuple[int, int], Floats]:
+        return {}
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Sums:
+    """Sums over all layers before each cut, shape (L + 1,).
+
+    Attributes:
+        most_passing: The most that one of layers a up to b needs, shape (L + 1, L + 1).
+
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    update_s: Floats
+    lasting_bytes: Floats
+    saved_bytes: Floats
+    gradient_bytes: Floats
+    most_passing: Floats
+
+    @classmethod
+    def of(cls, prices: LayerPrices) -> Sums:
+        """Add up."""
+        count = len(prices.forward_s)
+        most = np.zeros((count + 1, count + 1))
+        for begin in range(count):
+            most[begin, begin + 1 :] = np.maximum.accumulate(
+                prices.passing_bytes[begin:]
+            )
+        return cls(
+            forward_s=_sum(prices.forward_s),
+            backward_s=_sum(prices.backward_s),
+            update_s=_sum(prices.update_s),
+            lasting_bytes=_sum(prices.lasting_bytes),
+            saved_bytes=_sum(prices.saved_bytes),
+            gradient_bytes=_sum(prices.gradient_bytes),
+            most_passing=most,
+        )
+
+    def span(self, begin: int, end: int) -> tuple[float, float]:
+        """Return the seconds of layers, forward and backward."""
+        forward_s = float(self.forward_s[end] - self.forward_s[begin])
+        return forward_s, float(self.backward_s[end] - self.backward_s[begin])
+
+
+def _sum(values: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(values)])
+
+
+@attrs.frozen(eq=False)
+class Cutter:
+    """Cuts layers into stages for an order of units, by dynamic programming.
+
+    Attributes:
+        problem: What is placed.
+        skips: Whether units may have no layers.
+
+    """
+
+    problem: Problem
+    skips: bool = False
+
+    def best(self, order: Sequence[int]) -> Placed | None:
+        """Return the fastest split that fits, then improved layer by layer.
+
+        The least slowest stage or link is found first, then, within multiples of that,
+        the shortest way through all stages: a step is the way of one microbatch, and
+        the slowest stage or link for each of the others.
+        """
+        found = min(self.candidates(order), key=self.problem.step_s, default=None)
+        return None if found is None else self.improved(found)
+
+    def candidates(self, order: Sequence[int], gpus: int = 0) -> Iterator[Placed]:
+        """Yield splits within several limits on the slowest stage.
+
+        Args:
+            order: Units.
+            gpus: With how many GPUs exactly; 0 for any number.
+
+        """
+        first = self.run(order, np.inf, slowest=True, gpus=gpus)
+        if first is None:
+            return
+        yield first
+        least = self.slowest_s(first)
+        for slack in _SLACK:
+            found = self.run(order, least * slack * (1 + _GAIN), gpus=gpus)
+            if found is not None:
+                yield found
+
+    def slowest_s(self, placed: Placed) -> float:
+        """Return the most that a stage or a link takes, there and back."""
+        times = self.problem.stage_times(placed)
+        stages = max(t.forward_s + t.backward_s for t in times)
+        return max(stages, *(t.sent_s + t.returned_s for t in times))
+
+    def run(
+        self,
+        order: Sequence[int],
+        most_s: float,
+        *,
+        slowest: bool = False,
+        gpus: int = 0,
+    ) -> Placed | None:
+        """Return the split whose stages and links add up to least, or None.
+
+        Args:
+            order: Units.
+            most_s: What none of them may exceed.
+            slowest: Whether the slowest counts instead of all together.
+            gpus: With how many GPUs exactly; 0 for any number.
+
+        """
+        tables = self._tables(order, most_s, slowest=slowest, gpus=gpus)
+        count = self.problem.layers
+        ends = range(len(order)) if self.skips else [len(order) - 1]
+        row = gpus
+        place = min(ends, key=lambda at: tables[at].cost[row, count], default=None)
+        if place is None or not np.isfinite(tables[place].cost[row, count]):
+            return None
+        units: list[int] = []
+        cuts = [count]
+        while place >= 0:
+            units.append(order[place])
+            table, cut = tables[place], cuts[-1]
+            begin = int(table.begin[row, cut])
+            before = int(table.before[row, begin])
+            row -= self.problem.units[order[place]].gpus if gpus else 0
+            cuts.append(begin)
+            place = before
+        return Placed(tuple(reversed(units)), tuple(reversed(cuts)))
+
+    def _tables(
+        self, order: Sequence[int], most_s: float, *, slowest: bool, gpus: int
+    ) -> list[_Table]:
+        """Return the cost of layers up to each cut, the last on each unit."""
+        problem, size = self.problem, self.problem.layers + 1
+        join = np.maximum if slowest else np.add
+        tables: list[_Table] = []
+        for place, unit in enumerate(order):
+            weight = problem.units[unit].gpus if gpus else 0
+            reach = np.full((gpus + 1, size), np.inf)
+            before = np.full((gpus + 1, size), -1)
+            if self.skips or not place:
+                reach[0, 0] = 0.0
+            first = 0 if self.skips else max(place - 1, 0)
+            for other in range(first, place):
+                cuts = problem.cuts_s(order[other], unit)
+                cuts = np.where(cuts > most_s, np.inf, cuts)
+                made = join(tables[other].cost, cuts[None, :])
+                better = made < reach
+                reach[better] = made[better]
+                before[better] = other
+            stage = problem.stage_s(unit, len(order) - place)
+            stage = np.where(stage > most_s, np.inf, stage)
+            cost = np.full((gpus + 1, size), np.inf)
+            begin = np.zeros((gpus + 1, size), dtype=np.int64)
+            shifted = np.full((gpus + 1, size), np.inf)
+            shifted_before = np.full((gpus + 1, size), -1)
+            left = max(0, gpus + 1 - weight)
+            shifted[gpus + 1 - left :] = reach[:left]
+            shifted_before[gpus + 1 - left :] = before[:left]
+            for row in range(gpus + 1):
+                if np.isfinite(shifted[row]).any():
+                    both = join(shifted[row][:, None], stage)
+                    begin[row] = both.argmin(axis=0)
+                    cost[row] = both.min(axis=0)
+            tables.append(_Table(cost, begin, shifted_before))
+        return tables
+
+    def improved(self, placed: Placed) -> Placed:
+        """Return a split that moving one layer to the next stage makes no faster."""
+        problem = self.problem
+        best_s, last = problem.step_s(placed), None
+        while last is not placed:
+            last = placed
+            for moved in neighbours(placed):
+                taken_s = problem.step_s(moved)
+                if taken_s < best_s * (1 - _GAIN) and problem.fits(moved):
+                    placed, best_s = moved, taken_s
+                    break
+        return placed
+
+
+def neighbours(placed: Placed) -> Iterator[Placed]:
+    """Yield splits in which one layer has gone to the stage before or behind."""
+    for cut in range(1, len(placed.ends) - 1):
+        for by in (-1, 1):
+            ends = list(placed.ends)
+            ends[cut] += by
+            if ends[cut - 1] < ends[cut] < ends[cut + 1]:
+                yield attrs.evolve(placed, ends=tuple(ends))
+
+
+@attrs.frozen(eq=False)
+class _Table:
+    """Costs of layers up to each cut, the last of them on one unit.
+
+    Rows are numbers of GPUs in use, one row if they do not count.
+
+    Attributes:
+        cost: Of all stages and links so far, shape (rows, L + 1).
+        begin: First layer there.
+        before: Place of the unit before, by the first layer here; -1 if there is none.
+
+    """
+
+    cost: Floats
+    begin: npt.NDArray[np.int64]
+    before: npt.NDArray[np.int64]
