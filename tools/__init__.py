@@ -11,6 +11,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
+    from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
     from perfc.tools.reports import (
@@ -35,6 +36,7 @@ else:
         __name__,
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
+            "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
             "reports": (
@@ -61,6 +63,7 @@ __all__ = [
     "NODE_KEYS",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
+    "Diff",
     "Exporter",
     "Model",
     "Oracle",
@@ -72,6 +75,7 @@ __all__ = [
     "comparison_text",
     "compile_backend",
     "conversions",
+    "diff",
     "export_onnx",
     "format_bytes",
     "format_json",
