@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.diffs.diff import Diff, diff, diffs_of
+    from perfc.tools.diffs.difference import Diff, diff, diffs_of
     from perfc.tools.diffs.pages import FORMATS
     from perfc.tools.diffs.waterfall import BY
 else:
     __getattr__ = door(
         __name__,
         {
-            "diff": ("Diff", "diff", "diffs_of"),
+            "difference": ("Diff", "diff", "diffs_of"),
             "pages": ("FORMATS",),
             "waterfall": ("BY",),
         },

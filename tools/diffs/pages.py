@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
-from perfc.tools.diffs.diff import Diff
+from perfc.tools.diffs.difference import Diff
 from perfc.tools.reports import PAGE_STYLE, format_json
 
 
