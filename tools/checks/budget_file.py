@@ -128,10 +128,11 @@ class _Reader:
         return value
 
     def _limit(self, key: str, value: object) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value) or value < 0:
-            raise self._expected(key, "a number from 0 on", value)
-        return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+            if math.isfinite(number) and number >= 0:
+                return number
+        raise self._expected(key, "a number from 0 on", value)
 
     def _regression(self, table: Mapping[str, Any]) -> tuple[float | None, Path | None]:
         said = [key for key in ("regression", "baseline") if key in table]

@@ -175,9 +175,9 @@ def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Chec
         Checked(one, report, [*_findings(one, report, update=update)])
         for one, report in zip(budgets, reports, strict=True)
     ]
-    for one in checked if update else ():
-        if one.budget.baseline is not None:
-            write_file(one.budget.baseline, one.report.to_json())
+    for each in checked if update else ():
+        if each.budget.baseline is not None:
+            write_file(each.budget.baseline, each.report.to_json())
     return Check(checked, file)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -30,6 +30,9 @@ Source: TypeAlias = "Report | Mapping[str, Any] | str | os.PathLike[str]"
 
 _SHOWN = 20
 """Steps of a table."""
+
+_ROUNDING = 1e-9
+"""Share of a time below which a step is not shown."""
 
 
 @attrs.frozen(eq=False)
@@ -146,12 +149,18 @@ class Diff(VerbResult):
     def table(self) -> list[tuple[str, str, str, str]]:
         """The largest steps, a heading first."""
         found = [(self.by, "change", "of the base", "reason")]
-        for step in self.steps[:_SHOWN]:
+        for step in self._shown:
             share = 100 * step.delta_us / self.base_us if self.base_us else 0.0
             found.append(
                 (step.name, signed(step.delta_us), f"{share:+.1f} %", step.reason)
             )
         return found
+
+    @property
+    def _shown(self) -> Sequence[Step]:
+        """The largest steps, without what is rounding alone."""
+        least_us = _ROUNDING * max(self.base_us, self.head_us)
+        return [s for s in self.steps[:_SHOWN] if abs(s.delta_us) > least_us]
 
     @property
     def left_out(self) -> str:
@@ -235,5 +244,5 @@ def _sides(source: Source, name: str) -> list[Side]:
         }
         return sides_of(document, name)
     if isinstance(source, Mapping):
-        return sides_of(cast("Mapping[str, Any]", source), name)
+        return sides_of(source, name)
     return read_sides(Path(path_text(name, source)))

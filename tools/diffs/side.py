@@ -121,7 +121,7 @@ def read_sides(path: Path) -> list[Side]:
     where = str(path)
     what = "a report of `perfc analyze --format json`"
     text = read_text(path, PerfcError, what)
-    return sides_of(parse_json(text, where, PerfcError, what), where)
+    return sides_of(parse_json(text, PerfcError, where, what), where)
 
 
 def sides_of(document: Json, where: str) -> list[Side]:
