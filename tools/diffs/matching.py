@@ -57,7 +57,8 @@ class Pair:
 def matched(base: Sequence[SideNode], head: Sequence[SideNode]) -> list[Pair]:
     """Return the ops of both sides, by module, op and shapes, whatever their order."""
     pairs: list[Pair] = []
-    left, right = list(base), list(head)
+    left: list[SideNode] = [*base]
+    right: list[SideNode] = [*head]
     for key in _KEYS:
         if not (left and right):
             break

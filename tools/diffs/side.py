@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -60,18 +61,18 @@ class SideNode:
     fuses: tuple[str, ...]
     segments: Sequence[Segment]
 
-    @property
+    @functools.cached_property
     def shapes(self) -> tuple[str, ...]:
         """Shapes of its operands, as `2048,13]`."""
         return tuple(text.partition("[")[2] for text in self.operands)
 
-    @property
+    @functools.cached_property
     def dtypes(self) -> tuple[str, ...]:
         """Element types of its operands, and of what its kernels compute in."""
         own = [text.partition("[")[0] for text in self.operands]
         return *own, *(text.partition(" ")[2] for text in self.kernels)
 
-    @property
+    @functools.cached_property
     def kernel_ops(self) -> tuple[str, ...]:
         """What it launches, whatever it computes in."""
         return tuple(text.partition(" ")[0] for text in self.kernels)
@@ -203,12 +204,12 @@ class _Fields:
 
     def said(self, key: str) -> Json:
         """Return whatever stands there; None if nothing does."""
-        if not isinstance(self.value, Mapping):
-            found = cast("object", self.value)
+        if not isinstance(self.value, dict):
+            found: object = self.value
             name = self.path.removesuffix(".") or "the document"
             msg = f"{self.where}: {name}: expected an object, found {found!r:.40}"
             raise PerfcError(msg)
-        return cast("Mapping[str, Json]", self.value).get(key)
+        return cast("dict[str, Json]", self.value).get(key)
 
     def text(self, key: str) -> str:
         """Return a text."""
@@ -235,12 +236,15 @@ class _Fields:
     def texts(self, key: str) -> tuple[str, ...]:
         """Return texts; none where a report does not say."""
         value = self.said(key)
-        listed = cast("list[object]", [] if value is None else value)
-        if not isinstance(listed, list) or not all(
-            isinstance(one, str) for one in listed
-        ):
+        if value is None:
+            return ()
+        if not isinstance(value, list):
             raise self._expected(key, "a list of texts", value)
-        return tuple(cast("list[str]", listed))
+        listed = cast("list[object]", value)
+        texts = tuple([one for one in listed if isinstance(one, str)])
+        if len(texts) < len(listed):
+            raise self._expected(key, "a list of texts", value)
+        return texts
 
     def part(self, key: str) -> _Fields:
         """Return the object that stands there."""
