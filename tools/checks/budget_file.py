@@ -101,10 +101,11 @@ class _Reader:
 
     def budget(self) -> Budget:
         """Read it."""
-        if not isinstance(self.table, Mapping):
+        own = self.table
+        if not isinstance(own, Mapping):
             msg = f"{self.where}: expected a table, [[budget]]"
             raise PerfcError(msg)
-        table = cast("Mapping[str, Any]", self.table)
+        table = cast("Mapping[str, Any]", own)
         limits = {key: self._limit(key, table[key]) for key in LIMITS if key in table}
         regression, baseline = self._regression(table)
         if not limits and regression is None:

@@ -204,12 +204,12 @@ class _Fields:
 
     def said(self, key: str) -> Json:
         """Return whatever stands there; None if nothing does."""
-        if not isinstance(self.value, dict):
-            found: object = self.value
+        found: object = self.value
+        if not isinstance(found, dict):
             name = self.path.removesuffix(".") or "the document"
             msg = f"{self.where}: {name}: expected an object, found {found!r:.40}"
             raise PerfcError(msg)
-        return cast("dict[str, Json]", self.value).get(key)
+        return cast("dict[str, Json]", found).get(key)
 
     def text(self, key: str) -> str:
         """Return a text."""
@@ -243,7 +243,7 @@ class _Fields:
         listed = cast("list[object]", value)
         texts = tuple([one for one in listed if isinstance(one, str)])
         if len(texts) < len(listed):
-            raise self._expected(key, "a list of texts", value)
+            raise self._expected(key, "a list of texts", listed)
         return texts
 
     def part(self, key: str) -> _Fields:
