@@ -101,7 +101,7 @@ class Diff(VerbResult):
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """Nothing: what there is to say of each report is said there."""
+        """None: each report has its own."""
         return ()
 
     def _document(self) -> Json:

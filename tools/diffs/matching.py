@@ -1,4 +1,4 @@
-"""Which op of one side is which of the other, and why they differ."""
+"""Ops of one side matched with those of the other, and why they differ."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pair:
 
     @property
     def one(self) -> SideNode:
-        """That of the head, or of the base where there is none."""
+        """The op of the head, or of the base where there is none."""
         found = self.head or self.base
         assert found is not None  # noqa: S101 - a pair has one
         return found

@@ -113,7 +113,7 @@ class Side:
 
 
 def read_sides(path: Path) -> list[Side]:
-    """Return what a file of reports holds.
+    """Return the reports of a file.
 
     Raises:
         PerfcError: it cannot be read, or is no report.
@@ -126,7 +126,7 @@ def read_sides(path: Path) -> list[Side]:
 
 
 def sides_of(document: Json, where: str) -> list[Side]:
-    """Return what a document of reports holds.
+    """Return the reports of a document.
 
     Raises:
         PerfcError: it is no report of this version, or damaged.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -122,3 +125,30 @@ def test_budgets_at_fault(
     assert 1 == outcome.code
     assert message in outcome.error
     assert str(file) in outcome.error
+
+
+def test_the_fixture(file: Path, tmp_path: Path) -> None:
+    """A test that asks for `perfc_budget` fails where a limit is broken."""
+    test = tmp_path / "test_budgets.py"
+    test.write_text(
+        "def test_it(perfc_budget):\n    perfc_budget('budgets.toml')\n",
+        encoding="utf-8",
+    )
+    plugin = "perfc.tools.pytest_plugin"
+    words = ("-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", str(test))
+    codes: list[int] = []
+    for most in ("1e9", "1"):
+        file.write_text(f"{HEAD}time_us = {most}\n", encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        codes.append(done.returncode)
+
+    assert [0, 1] == codes
+    assert "BROKEN" in done.stdout
