@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]  # it has no stubs
 from tests.tools.command import Command
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ci"
