@@ -25,7 +25,7 @@ from perfc.tools.cli.arguments import (
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
-from perfc.tools.reports import OUT_OF_MEMORY, Report, comparison_text, find_exporter
+from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
 from perfc.tools.request import Request
 
 EXIT_NOT_MODELLED = 4
@@ -103,6 +103,8 @@ def analyze(model: str, **options: Any) -> int:
     reports = _analyze_all(asked, options)
     document = options["form"] != "table"
     if len(reports) > 1 and not document and not options["verbose"]:
+        from perfc.tools.reports import comparison_text
+
         write_result(f"{comparison_text(reports)}\n", output)
     else:
         write_result(exporter.export(reports, output), output, document=document)
