@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.ir import Diagnostic
 from perfc.tools import Exporter, Report, format_bytes, format_us
 
@@ -16,8 +17,18 @@ class Markdown(Exporter):
     holds_several: ClassVar[bool] = True
 
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
-        """Return the reports one below the other, each under its own heading."""
-        return "\n".join("\n".join(_document(report)) + "\n" for report in reports)
+        """Return reports under their headings, of several what compares them first."""
+        parts = [_document(report) for report in reports]
+        if len(reports) > 1:
+            parts.insert(0, _comparison(reports))
+        return "\n".join("\n".join(part) + "\n" for part in parts)
+
+
+def _comparison(reports: Sequence[Report]) -> Iterator[str]:
+    heading, *rows = tools.comparison_rows(reports)
+    yield f"## {_escaped(reports[0].model.name)}, targets compared"
+    yield ""
+    yield from _table(heading, rows, "lrlrrlrrrrr")
 
 
 def _document(report: Report) -> Iterator[str]:

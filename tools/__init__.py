@@ -11,6 +11,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
+    from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
     from perfc.tools.reports import (
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Report,
         Results,
         compared,
+        comparison_rows,
         comparison_text,
         format_bytes,
         format_json,
@@ -35,6 +37,7 @@ else:
         __name__,
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
+            "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
             "reports": (
@@ -45,6 +48,7 @@ else:
                 "Report",
                 "Results",
                 "compared",
+                "comparison_rows",
                 "comparison_text",
                 "format_bytes",
                 "format_json",
@@ -61,6 +65,7 @@ __all__ = [
     "NODE_KEYS",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
+    "Diff",
     "Exporter",
     "Model",
     "Oracle",
@@ -69,9 +74,11 @@ __all__ = [
     "Sweep",
     "analyze",
     "compared",
+    "comparison_rows",
     "comparison_text",
     "compile_backend",
     "conversions",
+    "diff",
     "export_onnx",
     "format_bytes",
     "format_json",

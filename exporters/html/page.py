@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.exporters.html.timeline import timeline
 from perfc.tools import (
     PAGE_SCRIPT,
@@ -47,6 +48,11 @@ class HtmlPage(Exporter):
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
             f"<title>{title}</title><style>{PAGE_STYLE}</style></head><body>",
         ]
+        if len(reports) > 1:
+            rows = tools.comparison_rows(reports)
+            parts += ["<section><h1>Targets compared</h1><table>"]
+            parts += [_row(row, numbers=()) for row in rows]
+            parts += ["</table></section>"]
         for report in reports:
             parts += _section(report)
         parts.append(f"<script>{PAGE_SCRIPT}</script></body></html>\n")

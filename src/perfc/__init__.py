@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from perfc import edits
     from perfc.ir import PerfcError, register_plugin
     from perfc.tools import (
+        Diff,
         Model,
         Oracle,
         Report,
         Sweep,
         analyze,
+        diff,
         export_onnx,
         from_torch,
         load,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Diff",
     "Model",
     "Oracle",
     "PerfcError",
@@ -37,6 +40,7 @@ __all__ = [
     "Sweep",
     "__version__",
     "analyze",
+    "diff",
     "edits",
     "export_onnx",
     "from_torch",
@@ -47,12 +51,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Diff": "perfc.tools",
     "Model": "perfc.tools",
     "Oracle": "perfc.tools",
     "PerfcError": "perfc.ir",
     "Report": "perfc.tools",
     "Sweep": "perfc.tools",
     "analyze": "perfc.tools",
+    "diff": "perfc.tools",
     "export_onnx": "perfc.tools",
     "from_torch": "perfc.tools",
     "load": "perfc.tools",

@@ -101,7 +101,12 @@ def analyze(model: str, **options: Any) -> int:
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
     document = options["form"] != "table"
-    write_result(exporter.export(reports, output), output, document=document)
+    if len(reports) > 1 and not document and not options["verbose"]:
+        from perfc.tools.reports import comparison_text
+
+        write_result(f"{comparison_text(reports)}\n", output)
+    else:
+        write_result(exporter.export(reports, output), output, document=document)
     return _exit_code(reports) if options["strict"] else 0
 
 

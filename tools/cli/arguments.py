@@ -221,7 +221,10 @@ debug_option = click.option(
 """For reports of bugs; the command line itself looks for it."""
 
 timing_option = click.option(
-    "-v", "--verbose", is_flag=True, help="Time of each pass on stderr."
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Time of each pass on stderr; of several targets, each report on stdout.",
 )
 """What passes take."""
 

@@ -1,8 +1,8 @@
 """The `perfc` command: verbs, and how errors leave it.
 
 Results go to stdout, everything else to stderr. Exit codes are a contract:
-0 ok, 1 the input or the analysis is at fault, 2 usage, 4 `--strict` and
-something was not modelled, 5 `--strict` and out of memory, 128 + N ended by signal N:
+0 ok, 1 the input or the analysis is at fault, 2 usage, 3 a budget is broken,
+4 `--strict` and something was not modelled, 5 out of memory, 128 + N ended by signal N:
 130 interrupted, 143 terminated.
 """
 
@@ -56,6 +56,8 @@ _VERBS = {
     "quantize": "perfc.tools.cli.quantize:quantize",
     "dedup": "perfc.tools.cli.dedup:dedup",
     "sweep": "perfc.tools.cli.sweep:sweep",
+    "diff": "perfc.tools.cli.diff:diff",
+    "check": "perfc.tools.cli.check:check",
     "locality": "perfc.tools.cli.locality:locality",
     "targets": "perfc.tools.cli.lists:targets",
     "ops": "perfc.tools.cli.lists:ops",
@@ -76,6 +78,8 @@ _SUMMARIES = {
     "quantize": "Price tables and linear layers in fewer bits, or choose which.",
     "dedup": "Say what deduplicated lookups of sessions gain.",
     "sweep": "Price many configurations of a model, in parallel.",
+    "diff": "Say why one report is slower than another.",
+    "check": "Hold predictions against budgets, to fail a build.",
     "locality": "Say how popular the rows of embedding tables are, from a trace.",
     "targets": "List targets; `targets show T` prints every field of one.",
     "ops": "List the ops perfc knows.",

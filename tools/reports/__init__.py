@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.reports.comparison import compared, comparison_text
+    from perfc.tools.reports.comparison import (
+        compared,
+        comparison_rows,
+        comparison_text,
+    )
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -32,7 +36,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("compared", "comparison_text"),
+            "comparison": ("compared", "comparison_rows", "comparison_text"),
             "exporter": ("Exporter", "find_exporter"),
             "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
@@ -73,6 +77,7 @@ __all__ = [
     "bubble_s",
     "columns_text",
     "compared",
+    "comparison_rows",
     "comparison_text",
     "detail_of",
     "device_limits",

@@ -17,7 +17,7 @@ from perfc.tools.reports.texts import columns_text
 
 _HEADING = (
     *("target", "time", "90 % interval", "device alone", "GPU busy", "bound by"),
-    *("memory", "samples/s", "samples/J", "faster than the first"),
+    *("memory", "samples/s", "samples/J", "$/M samples", "faster than the first"),
 )
 
 
@@ -57,14 +57,24 @@ def comparison_text(reports: Sequence[Report]) -> str:
         reports: Of one model, one a target.
 
     """
-    return columns_text([_HEADING, *(_row(report, reports[0]) for report in reports)])
+    return columns_text(comparison_rows(reports))
+
+
+def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
+    """Return the cells of `comparison_text`, a heading first.
+
+    Args:
+        reports: Of one model, one a target.
+
+    """
+    return [_HEADING, *(_row(report, reports[0]) for report in reports)]
 
 
 def _row(report: Report, first: Report) -> tuple[str, ...]:
     summary = report.summary
     low_us, high_us = report.interval_us
     alone_us, rate = summary["device_only_us"], summary["samples_per_s"]
-    per_j = summary["samples_per_j"]
+    per_j, usd = summary["samples_per_j"], summary["usd_per_million_samples"]
     chance = probability_shorter(report.errors, first.errors)
     return (
         report.target.name,
@@ -77,5 +87,6 @@ def _row(report: Report, first: Report) -> tuple[str, ...]:
         + (", too much" if _is_too_large(report) else ""),
         "-" if rate is None else format_quantity(rate, "").strip(),
         "-" if per_j is None else format_quantity(per_j, "").strip(),
+        "-" if usd is None else f"{usd:,.4g}",
         "-" if report is first else format_percent(chance),
     )

@@ -38,6 +38,8 @@ NODE_KEYS = (
     "on_critical_path",
     "slack_us",
     "fuses",
+    "operands",
+    "kernels",
 )
 """What is said of every op, in the order in which tables show it."""
 
@@ -53,6 +55,7 @@ def node_entries(results: Results) -> list[Json]:
     entries: list[Json] = []
     for number, rank in enumerate(results.program.classes):
         locations = _locations(rank.ops)
+        operands = _operands(rank.ops, results.program.bindings)
         graph = results.hosted[number].graph
         by_op, lone = _tasks_by_op(graph)
         for op, tasks in enumerate(by_op):
@@ -61,13 +64,16 @@ def node_entries(results: Results) -> list[Json]:
             location = _location(launched, locations)
             name = results.node_id(number, op)
             entry = view.entry(name, launched.name, rank.ranks[0], location)
-            entries.append({**entry, "fuses": list(fused_nodes(launched))})
+            entry["fuses"] = list(fused_nodes(launched))
+            entry["operands"] = [*operands.get(launched.node, ())]
+            entries.append({**entry, "kernels": view.kernels()})
         for task in lone:
             view = _OpView(results, number, [task])
             name, what = lone_id(graph, task), graph.detail[task]
             op_name = what or graph.kind[task].value
             entry = view.entry(name, op_name, rank.ranks[0], NOWHERE)
-            entries.append({**entry, "fuses": []})
+            entry |= {"fuses": [], "operands": []}
+            entries.append({**entry, "kernels": view.kernels()})
     return entries
 
 
@@ -76,6 +82,22 @@ def _locations(graph: Graph | None) -> Mapping[str, Location]:
     if graph is None:
         return {}
     return {node.name: node.location for node in graph}
+
+
+def _operands(
+    graph: Graph | None, bindings: Mapping[str, int]
+) -> Mapping[str, Sequence[str]]:
+    """Return the types of what each node reads, by its name; of inputs, their own."""
+    if graph is None:
+        return {}
+    text = {
+        value: "?" if value.type is None else str(value.type.bind(bindings))
+        for value in graph.values()
+    }
+    found: dict[str, Sequence[str]] = {v.name: (text[v],) for v in graph.inputs}
+    for node in graph:
+        found[node.name] = [text.get(value, "?") for value in node.operands]
+    return found
 
 
 def _location(op: LaunchOp, locations: Mapping[str, Location]) -> Location:
@@ -138,6 +160,16 @@ class _OpView:
             "on_critical_path": not results.on_path.isdisjoint(flat),
             "slack_us": min(slacks_s, default=0.0) * US,
         }
+
+    def kernels(self) -> list[str]:
+        """Return what it launches: op, type and mode of each kernel, in order."""
+        graph = self.results.hosted[self.rank].graph
+        kernels = [
+            graph.kernels[n]
+            for n in map(graph.kernel.__getitem__, self.tasks)
+            if n >= 0
+        ]
+        return [" ".join(filter(None, (k.op, k.dtype, k.math))) for k in kernels]
 
     def _start_s(self, task: int) -> float:
         offset = self.results.schedule.offsets[self.rank]

@@ -74,10 +74,11 @@ def test_several_targets_agree_with_one(command: Command) -> None:
 
 
 def test_several_tables(command: Command) -> None:
-    """Tables follow each other with an empty line between, behind a comparison."""
-    both = command.analyze("--target", "a100").out
+    """A comparison, with `-v` in front of the tables, an empty line between each."""
+    both = command.analyze("--target", "a100", "-v").out
 
     comparison, _, rest = both.partition("\n\n")
+    assert f"{comparison}\n" == command.analyze("--target", "a100").out
     assert f"{command.analyze().out}\n{command.analyze(target='a100').out}" == rest
     heading, first, second = comparison.splitlines()
     assert heading.startswith("target ")

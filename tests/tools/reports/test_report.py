@@ -107,6 +107,8 @@ SCHEMA: Schema = {
             "on_critical_path": bool,
             "slack_us": float,
             "fuses": [str],
+            "operands": [str],
+            "kernels": [str],
         }
     ],
     "critical_path": [

@@ -1,0 +1,153 @@
+"""`perfc diff` as it is typed, and `perfc.diff`."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.command import Command
+
+import perfc
+
+BY = ("op", "module", "phase", "kernel", "overhead")
+TABLES = "dlrm-ddp:tables={},rows=1000"
+
+
+def _report(tables: int = 2, batch: int = 64, **options: Any) -> dict[str, Any]:
+    target = options.pop("target", "v100")
+    model = TABLES.format(tables)
+    return perfc.analyze(model, target, batch=batch, **options).to_dict()
+
+
+BASE = _report()
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"tables": 3},
+        {"batch": 128},
+        {"target": "a100"},
+        {"runtime": "cudagraph"},
+        {"runtime": "compiled"},
+        {"mode": "training"},
+    ],
+    ids=str,
+)
+def test_steps_sum_to_the_difference(head: dict[str, Any], by: str) -> None:
+    """Whatever differs, the steps are all of it, and turn round with the question."""
+    other = _report(**head)
+    there, back = perfc.diff(BASE, other, by), perfc.diff(other, BASE, by)
+    expected = other["summary"]["time_us"] - BASE["summary"]["time_us"]
+
+    assert expected == there.difference_us == -back.difference_us
+    assert math.fsum(s.delta_us for s in there.steps) == pytest.approx(
+        expected, rel=1e-9
+    )
+    assert [(s.name, -s.delta_us) for s in there.steps] == [
+        (s.name, s.delta_us) for s in back.steps
+    ]
+    assert 1 == pytest.approx(there.probability_slower + back.probability_slower)
+
+
+def test_a_report_does_not_differ_from_itself() -> None:
+    """There are no steps, and a toss of a coin says which is slower."""
+    found = perfc.diff(BASE, BASE)
+
+    assert ([], [], 0.0, 0.5) == (
+        found.steps,
+        found.changes,
+        found.difference_us,
+        found.probability_slower,
+    )
+
+
+def test_order_does_not_matter() -> None:
+    """Nodes are matched by what they are."""
+    shuffled = {
+        **BASE,
+        "nodes": random.Random(0).sample(BASE["nodes"], len(BASE["nodes"])),
+    }
+
+    assert [] == perfc.diff(BASE, shuffled).steps
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ({"tables": 3}, "added"),
+        ({"tables": 1}, "removed"),
+        ({"batch": 8192}, "shape"),
+        ({"target": "a100", "runtime": "cudagraph"}, "price"),
+        ({"runtime": "cudagraph", "dtype": "fp16"}, "dtype"),
+    ],
+)
+def test_reasons(head: dict[str, Any], reason: str) -> None:
+    """What was changed is the reason that is told first of some step."""
+    base = _report(runtime=head.get("runtime", "eager"))
+    found = perfc.diff(base, _report(**head))
+
+    assert reason in {step.reason.split(", ")[0] for step in found.steps}
+
+
+def test_what_both_are_off_by_counts_once() -> None:
+    """A few percent are told apart although the interval is much wider."""
+    found = perfc.diff(BASE, _report(4))
+
+    assert BASE["summary"]["time_us_p95"] > found.head_us
+    assert found.probability_slower > 0.8
+
+
+def _written(folder: Path, name: str, document: object) -> str:
+    path = folder / name
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def test_the_command(tmp_path: Path, command: Command) -> None:
+    """All formats hold the steps; several reports are compared one by one."""
+    base = _written(tmp_path, "base.json", BASE)
+    head = _written(tmp_path, "head.json", _report(3))
+    found = command("diff", base, head, "--format", "json").report
+
+    assert "perfc.diff/1" == found["schema"]
+    assert {"name", "by", "delta_us", "reason"} == found["steps"][0].keys()
+    assert "aten::embedding\\_bag" in command("diff", base, head, "--format", "md").out
+    for form in ("table", "html"):
+        assert "embedding_bag" in command("diff", base, head, "--format", form).out
+    reports = {"schema": "perfc.reports/1", "reports": [BASE, BASE]}
+    two = _written(tmp_path, "two.json", reports)
+    several = command("diff", two, two, "--format", "json").report
+    assert [[], []] == [one["steps"] for one in several["diffs"]]
+    refused = command("diff", base, two)
+    assert 1 == refused.code
+    assert "two.json: reports: expected as many" in refused.error
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": "perfc.report/2"}, "head.json: schema: expected perfc.report/1"),
+        ({"nodes": 3}, "head.json: nodes: expected a list, found 3"),
+        ({"summary": {}}, "head.json: summary.time_us: expected a number"),
+        ({"nodes": [{"id": 1}]}, "head.json: nodes[0].rank: expected a whole"),
+        ({"nodes": [], "critical_path": []}, "head.json: nodes: none is of an op"),
+    ],
+)
+def test_damaged_reports(
+    change: dict[str, Any], message: str, tmp_path: Path, command: Command
+) -> None:
+    """One line names the file and the key, and nothing is written."""
+    base = _written(tmp_path, "base.json", BASE)
+    head = _written(tmp_path, "head.json", {**BASE, **change})
+    output = tmp_path / "diff.md"
+    outcome = command("diff", base, head, "-o", str(output))
+
+    assert 1 == outcome.code
+    assert message in outcome.error
+    assert not output.exists()

@@ -1,0 +1,172 @@
+"""Budgets as a file says them: a model, a target, options and limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import attrs
+
+from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import parse_toml, read_text
+from perfc.tools.request import AnalyzeOptions, Request
+
+LIMITS = ("time_us", "time_us_p95", "peak_memory_bytes", "launches", "unknown_ops")
+"""What can be limited by a number."""
+
+_OWN = frozenset({"name", "model", "target", "regression", "baseline", *LIMITS})
+_NAMES = {"set": "overrides", "pass": "passes", "dim": "dims"}
+"""Options whose fields of a request have other names."""
+
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+_FILES = (".onnx", ".pt2", ".perfc", ".et", ".json", ".gz")
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """What a model may take.
+
+    Attributes:
+        name: What it is called.
+        request: What is analyzed.
+        limits: The most of each of `LIMITS` that has one.
+        regression: By which share the time may grow over that of the baseline.
+        baseline: Report that the time is compared with.
+        where: File and place, for errors.
+        line: Line of the file where it begins, from 1.
+
+    """
+
+    name: str
+    request: Request
+    limits: Mapping[str, float]
+    regression: float | None
+    baseline: Path | None
+    where: str
+    line: int
+
+
+def read_budgets(path: Path) -> list[Budget]:
+    """Return the budgets of a file; paths in it are relative to its folder.
+
+    Raises:
+        PerfcError: it cannot be read, has none, or one has a key that means nothing, or
+            no limit.
+
+    """
+    text = read_text(path, PerfcError, "a file of budgets")
+    document = parse_toml(text, PerfcError, str(path))
+    found = document.get("budget")
+    if not isinstance(found, list) or not found or set(document) != {"budget"}:
+        msg = f"{path}: budget: expected tables [[budget]] and nothing beside them"
+        raise PerfcError(msg)
+    lines = [n for n, one in enumerate(text.splitlines(), 1) if "[[budget]]" in one]
+    tables = cast("Sequence[object]", found)
+    budgets = [
+        _Reader(path, number, _line(lines, number), table).budget()
+        for number, table in enumerate(tables)
+    ]
+    names: dict[str, Budget] = {}
+    for one in budgets:
+        if one.name in names:
+            msg = f"{one.where}.name: expected one of its own, {one.name!r} is taken"
+            raise PerfcError(msg)
+        names[one.name] = one
+    return budgets
+
+
+def _line(lines: Sequence[int], number: int) -> int:
+    return lines[number] if number < len(lines) else 1
+
+
+@attrs.frozen(eq=False)
+class _Reader:
+    """Reads one table."""
+
+    path: Path
+    number: int
+    line: int
+    table: object
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}: budget[{self.number}]"
+
+    def _expected(self, key: str, what: str, found: object) -> PerfcError:
+        msg = f"{self.where}.{key}: expected {what}, found {found!r:.60}"
+        return PerfcError(msg)
+
+    def budget(self) -> Budget:
+        """Read it."""
+        own = self.table
+        if not isinstance(own, Mapping):
+            msg = f"{self.where}: expected a table, [[budget]]"
+            raise PerfcError(msg)
+        table = cast("Mapping[str, Any]", own)
+        limits = {key: self._limit(key, table[key]) for key in LIMITS if key in table}
+        regression, baseline = self._regression(table)
+        if not limits and regression is None:
+            known = ", ".join((*LIMITS, "regression"))
+            msg = f"{self.where}: it has no limit; give one of {known}"
+            raise PerfcError(msg)
+        return Budget(
+            name=self._text(table, "name"),
+            request=self._request(table),
+            limits=limits,
+            regression=regression,
+            baseline=baseline,
+            where=self.where,
+            line=self.line,
+        )
+
+    def _text(self, table: Mapping[str, Any], key: str) -> str:
+        value = table.get(key)
+        if not isinstance(value, str) or not value.strip():
+            raise self._expected(key, "a text", value)
+        return value
+
+    def _limit(self, key: str, value: object) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+            if math.isfinite(number) and number >= 0:
+                return number
+        raise self._expected(key, "a number from 0 on", value)
+
+    def _regression(self, table: Mapping[str, Any]) -> tuple[float | None, Path | None]:
+        said = [key for key in ("regression", "baseline") if key in table]
+        if not said:
+            return None, None
+        if len(said) == 1:
+            (other,) = {"regression", "baseline"} - {*said}
+            msg = f"{self.where}.{other}: missing; {said[0]} needs it"
+            raise PerfcError(msg)
+        text = self._text(table, "regression")
+        percent = _PERCENT.fullmatch(text)
+        if percent is None:
+            msg = f"{self.where}.regression: expected a share as 5 %, found {text!r}"
+            raise PerfcError(msg)
+        baseline = self.path.parent / self._text(table, "baseline")
+        return float(percent[1]) / 100, baseline
+
+    def _request(self, table: Mapping[str, Any]) -> Request:
+        options = {
+            _NAMES.get(key, key): value
+            for key, value in table.items()
+            if key not in _OWN
+        }
+        model = self._text(table, "model")
+        if model.partition(":")[0].endswith((*_FILES, ".py")):
+            model = str(self.path.parent / model)
+        target = self._text(table, "target")
+        if target.endswith(".toml"):
+            target = str(self.path.parent / target)
+        try:
+            return Request.of(
+                "a budget", AnalyzeOptions, options, model=model, target=target
+            )
+        except UsageError as error:
+            msg = f"{self.where}: {error}"
+            raise PerfcError(msg) from None

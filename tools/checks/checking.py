@@ -1,0 +1,236 @@
+"""Budgets held against predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import attrs
+
+from perfc.costmodels import load_target
+from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import brief, write_file
+from perfc.tools.analysis import report_on
+from perfc.tools.checks.budget_file import Budget
+from perfc.tools.diffs import diff
+from perfc.tools.models import load_request
+from perfc.tools.presets import with_preset
+from perfc.tools.reports import OUT_OF_MEMORY, Report, VerbResult, columns_text
+from perfc.tools.request import Request
+
+Json: TypeAlias = dict[str, Any]
+REGRESSION, FITS = "regression", "fits"
+EXIT_BROKEN, EXIT_OUT_OF_MEMORY = 3, 5
+
+
+@attrs.frozen
+class Finding:
+    """A limit, and what was found.
+
+    Attributes:
+        limit: What is limited: a key of budgets, `fits` for what a device holds.
+        most: The most that it may be; of a regression in microseconds.
+        found: What it is.
+        reason: Of a regression, what it comes from.
+
+    """
+
+    limit: str
+    most: float
+    found: float
+    reason: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is held."""
+        return self.found <= self.most
+
+    @property
+    def message(self) -> str:
+        """What was found, in words."""
+        than = "at most" if self.holds else "over"
+        text = f"{self.limit}: {self.found:,.6g}, {than} {self.most:,.6g}"
+        return f"{text} ({self.reason})" if self.reason else text
+
+
+@attrs.frozen(eq=False)
+class Checked:
+    """A budget, its report and its limits."""
+
+    budget: Budget
+    report: Report
+    findings: Sequence[Finding]
+
+    @property
+    def broken(self) -> list[Finding]:
+        """The limits that do not hold."""
+        return [one for one in self.findings if not one.holds]
+
+
+@attrs.frozen(eq=False)
+class Check(VerbResult):
+    """Budgets, and whether they hold.
+
+    Attributes:
+        checked: The budgets, in the order of the file.
+        file: Where they stand.
+
+    """
+
+    __repr__ = brief
+    schema: ClassVar[str] = "perfc.check/1"
+    checked: Sequence[Checked]
+    file: str
+
+    @property
+    def rows(self) -> Sequence[Json]:
+        """One row a limit."""
+        return [
+            {
+                "name": one.budget.name,
+                "limit": each.limit,
+                "most": each.most,
+                "found": each.found,
+                "holds": each.holds,
+                "reason": each.reason,
+            }
+            for one in self.checked
+            for each in one.findings
+        ]
+
+    @property
+    def diagnostics(self) -> Sequence[Diagnostic]:
+        """What there is to say of the predictions, each once."""
+        found = [d for one in self.checked for d in one.report.diagnostics]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def exit_code(self) -> int:
+        """0; 5 where a model does not fit, else 3 where a limit is broken."""
+        broken = {each.limit for one in self.checked for each in one.broken}
+        if FITS in broken:
+            return EXIT_OUT_OF_MEMORY
+        return EXIT_BROKEN if broken else 0
+
+    def _document(self) -> Json:
+        budgets = [
+            {
+                "name": one.budget.name,
+                "model": one.report.model.name,
+                "target": one.report.target.name,
+                "ok": not one.broken,
+                "time_us": one.report.time_us,
+                "time_us_p95": one.report.interval_us[1],
+                "limits": [
+                    {**attrs.asdict(each), "holds": each.holds} for each in one.findings
+                ],
+            }
+            for one in self.checked
+        ]
+        return {"file": self.file, "ok": not self.exit_code, "budgets": budgets}
+
+    @property
+    def table(self) -> list[tuple[str, ...]]:
+        """A row a limit, a heading first."""
+        heading = ("budget", "limit", "most", "found", "", "reason")
+        return [heading, *(_cells(row) for row in self.rows)]
+
+    @property
+    def headline(self) -> str:
+        """How many hold, in words."""
+        count = sum(not one.broken for one in self.checked)
+        return f"{count:,} of {len(self.checked):,} budgets hold"
+
+    def _text(self) -> str:
+        return f"{columns_text(self.table)}\n\n{self.headline}\n"
+
+
+def _cells(row: Json) -> tuple[str, ...]:
+    holds = "ok" if row["holds"] else "BROKEN"
+    numbers = f"{row['most']:,.6g}", f"{row['found']:,.6g}"
+    return (row["name"], row["limit"], *numbers, holds, row["reason"])
+
+
+def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Check:
+    """Predict what budgets are of, each model loaded once for all of its targets.
+
+    Args:
+        budgets: The budgets.
+        file: Where they stand.
+        update: Whether reports become the new baselines, and no regression is found.
+
+    Raises:
+        PerfcError: a model, a target or a baseline is at fault.
+
+    """
+    loaded: dict[str, Request] = {}
+    reports: list[Report] = []
+    for one in budgets:
+        try:
+            reports.append(_report(one.request, loaded))
+        except PerfcError as error:
+            msg = f"{one.where}: {error}"
+            raise PerfcError(msg) from error
+    checked = [
+        Checked(one, report, [*_findings(one, report, update=update)])
+        for one, report in zip(budgets, reports, strict=True)
+    ]
+    for each in checked if update else ():
+        if each.budget.baseline is not None:
+            write_file(each.budget.baseline, each.report.to_json())
+    return Check(checked, file)
+
+
+def _report(asked: Request, loaded: dict[str, Request]) -> Report:
+    asked = with_preset(asked)
+    target = load_target(str(asked.target), asked.overrides)
+    fields = attrs.asdict(asked, recurse=False)
+    key = repr(sorted((k, repr(v)) for k, v in fields.items() if k not in _OF_TARGET))
+    if key not in loaded:
+        loaded[key] = attrs.evolve(load_request(asked), overrides={})
+    return report_on(attrs.evolve(loaded[key], target=target, remarks=asked.remarks))
+
+
+_OF_TARGET = frozenset({"target", "overrides", "remarks", "given"})
+"""Fields of a request that loading a model does not read."""
+
+
+def _findings(one: Budget, report: Report, *, update: bool) -> Iterator[Finding]:
+    numbers = {
+        "time_us": report.time_us,
+        "time_us_p95": report.interval_us[1],
+        "peak_memory_bytes": report.memory_use.peak_bytes,
+    }
+    for name, most in one.limits.items():
+        if name == "launches":
+            found = report.summary["launches"]
+        elif name == "unknown_ops":
+            found = sum(report.coverage["unknown_ops"].values())
+        else:
+            found = numbers[name]
+        yield Finding(name, most, found)
+    if any(remark.code == OUT_OF_MEMORY for remark in report.diagnostics):
+        usable = report.target.device.memory.usable_bytes
+        yield Finding(FITS, usable, report.memory_use.peak_bytes)
+    if one.regression is not None and one.baseline is not None and not update:
+        yield _regression(one, report)
+
+
+def _regression(one: Budget, report: Report) -> Finding:
+    assert one.baseline is not None  # noqa: S101 - a regression has one
+    assert one.regression is not None  # noqa: S101 - it is asked for
+    if not one.baseline.exists():
+        msg = (
+            f"{one.where}.baseline: there is no file {one.baseline}; "
+            "write it with --update"
+        )
+        raise PerfcError(msg)
+    try:
+        found = diff(one.baseline, report)
+    except PerfcError as error:
+        msg = f"{one.where}.baseline: {error}"
+        raise PerfcError(msg) from error
+    most = found.base_us * (1 + one.regression)
+    steps = [step for step in found.steps if step.delta_us > 0]
+    reason = f"mostly {steps[0].name}: {steps[0].reason}" if steps else ""
+    return Finding(REGRESSION, most, found.head_us, reason)

@@ -1,0 +1,41 @@
+"""`perfc check`: budgets that a build must hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from perfc.tools.cli.arguments import debug_option, output_option
+from perfc.tools.files import write_result
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: perfc check budgets.toml",
+)
+@click.argument("file", type=click.Path(path_type=Path), metavar="BUDGETS")
+@click.option(
+    "--update", is_flag=True, help="Write the baselines that regressions are against."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "md", "json", "junit", "sarif"]),
+    default="table",
+    show_default=True,
+)
+@output_option()
+@debug_option
+def check(*, file: Path, update: bool, form: str, output: Path | None) -> int:
+    """Predict the models of BUDGETS, and fail where a limit is broken.
+
+    BUDGETS is a TOML file of tables [[budget]]: name, model, target, options of
+    analyze, and limits. Exit 3: a limit is broken; 5: a model does not fit.
+    """
+    from perfc.tools.checks import FORMATS, read_budgets
+    from perfc.tools.checks import check as checked
+
+    found = checked(read_budgets(file), str(file), update=update)
+    write_result(FORMATS[form](found), output, document=form != "table")
+    return found.exit_code

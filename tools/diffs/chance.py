@@ -1,0 +1,51 @@
+"""How probable it is that one side is slower, errors that both share counted once."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable
+
+from perfc.passes.facts import Interval, TimeFactor
+from perfc.passes.timing import (
+    TimeErrors,
+    errors_of_interval,
+    probability_shorter,
+)
+from perfc.tools.diffs.side import Side
+
+_KERNEL = "launches of one kernel"
+"""What the error is shared by that each kernel has alone."""
+
+
+def probability_slower(base: Side, head: Side) -> float:
+    """Return how probable it is that the head is slower."""
+    if not base.time_us or not head.time_us:
+        return 0.5 if base.time_us == head.time_us else float(not base.time_us)
+    return probability_shorter(_errors(base), _errors(head))
+
+
+def _errors(side: Side) -> TimeErrors:
+    """Return the errors of a side; of a measured one, what repetitions differ by.
+
+    A report says what kernels are off alone all together. It is spread over those on
+    the critical path by their squared times, so that what both sides launch counts
+    once.
+    """
+    factors = side.factors or ()
+    alone = [each for each in factors if each.shared_with == _KERNEL]
+    others = tuple(
+        TimeFactor(each.factor, each.shared_with, each.sigma, each.sigma_low)
+        for each in factors
+        if each.shared_with != _KERNEL
+    )
+    interval = Interval(side.time_us, side.time_us, 0.0, others)
+    found = errors_of_interval(side.time_us, interval)
+    sigma = math.hypot(*((each.sigma + each.sigma_low) / 2 for each in alone))
+    own: defaultdict[Hashable, float] = defaultdict(float)
+    for node in side.nodes:
+        key = node.op, node.operands or node.id, node.kernels
+        own[key] += math.fsum(s.us for s in node.segments if s.kind == "kernel")
+    whole = math.hypot(*own.values())
+    spread = {key: sigma * us / whole for key, us in own.items() if us}
+    return TimeErrors(found.time_s, {**found.shared, **spread}, found.alone)

@@ -1,0 +1,262 @@
+"""What is compared: a report, as its file says it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import attrs
+
+from perfc.ir import PerfcError
+from perfc.ir.support import brief, parse_json, read_text
+
+Json: TypeAlias = Any
+REPORT, REPORTS = "perfc.report/1", "perfc.reports/1"
+
+
+@attrs.frozen
+class Segment:
+    """A part of the time.
+
+    Attributes:
+        kind: As in `critical_path` of a report.
+        detail: Likewise.
+        us: How long it is.
+
+    """
+
+    kind: str
+    detail: str
+    us: float
+
+
+@attrs.frozen(eq=False)
+class SideNode:
+    """An op of one side.
+
+    Attributes:
+        rank: The first of the ranks that run it.
+        id: Its name in the report.
+        op: What it is.
+        module: Where it stands in the model.
+        phase: Of a training step.
+        operands: Types of its operands, as `f32[2048,13]`; empty where nobody says.
+        kernels: What it launches, as `gemm fp32 tf32`; empty where nobody says.
+        duration_us: Of its kernels.
+        fuses: Names of the ops that it computes, if it is generated.
+        segments: Its parts of the time.
+
+    """
+
+    rank: int
+    id: str
+    op: str
+    module: str
+    phase: str
+    operands: tuple[str, ...]
+    kernels: tuple[str, ...]
+    duration_us: float
+    fuses: tuple[str, ...]
+    segments: Sequence[Segment]
+
+    @functools.cached_property
+    def shapes(self) -> tuple[str, ...]:
+        """Shapes of its operands, as `2048,13]`."""
+        return tuple(text.partition("[")[2] for text in self.operands)
+
+    @functools.cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """Element types of its operands, and of what its kernels compute in."""
+        own = [text.partition("[")[0] for text in self.operands]
+        return *own, *(text.partition(" ")[2] for text in self.kernels)
+
+    @functools.cached_property
+    def kernel_ops(self) -> tuple[str, ...]:
+        """What it launches, whatever it computes in."""
+        return tuple(text.partition(" ")[0] for text in self.kernels)
+
+
+@attrs.frozen(eq=False)
+class Factor:
+    """One of the errors of a time, as `uncertainty` of a report has it."""
+
+    factor: str
+    shared_with: str
+    sigma: float
+    sigma_low: float
+
+
+@attrs.frozen(eq=False)
+class Side:
+    """What is compared.
+
+    Attributes:
+        where: File, or what it is called.
+        name: Model and target, for people.
+        host: Whose host times it has.
+        time_us: The time.
+        nodes: Its ops, and whatever else takes time.
+        factors: What the time is off by; None where it was measured.
+
+    """
+
+    __repr__ = brief
+
+    where: str
+    name: str
+    host: str
+    time_us: float
+    nodes: Sequence[SideNode]
+    factors: Sequence[Factor] | None
+
+
+def read_sides(path: Path) -> list[Side]:
+    """Return the reports of a file.
+
+    Raises:
+        PerfcError: it cannot be read, or is no report.
+
+    """
+    where = str(path)
+    what = "a report of `perfc analyze --format json`"
+    text = read_text(path, PerfcError, what)
+    return sides_of(parse_json(text, PerfcError, where, what), where)
+
+
+def sides_of(document: Json, where: str) -> list[Side]:
+    """Return the reports of a document.
+
+    Raises:
+        PerfcError: it is no report of this version, or damaged.
+
+    """
+    found = _Fields(where, "", document)
+    schema = found.text("schema")
+    if schema == REPORTS:
+        return [*map(_side, found.list("reports"))]
+    if schema != REPORT:
+        msg = f"{where}: schema: expected {REPORT} or {REPORTS}, found {schema!r}"
+        raise PerfcError(msg)
+    return [_side(found)]
+
+
+def _side(found: _Fields) -> Side:
+    model, target = found.part("model"), found.part("target")
+    segments: dict[tuple[int, str], list[Segment]] = {}
+    for one in found.list("critical_path"):
+        key = one.integer("rank"), one.text("node")
+        segment = Segment(
+            one.text("kind"), one.text("detail"), one.number("duration_us")
+        )
+        segments.setdefault(key, []).append(segment)
+    nodes = [_node(one, segments) for one in found.list("nodes")]
+    nodes += [  # what no entry of the nodes has
+        SideNode(rank, name, name, "", "", (), (), 0.0, (), own)
+        for (rank, name), own in segments.items()
+    ]
+    return Side(
+        found.where,
+        f"{model.text('name')} on {target.text('name')}, {found.text('runtime')}",
+        f"{target.text('name')} {target.said('profile')}",
+        found.part("summary").number("time_us"),
+        nodes,
+        [
+            Factor(
+                one.text("factor"),
+                one.text("shared_with"),
+                one.number("sigma"),
+                one.number("sigma_low"),
+            )
+            for one in found.list("uncertainty")
+        ],
+    )
+
+
+def _node(one: _Fields, segments: dict[tuple[int, str], list[Segment]]) -> SideNode:
+    rank, name = one.integer("rank"), one.text("id")
+    return SideNode(
+        rank,
+        name,
+        one.text("op"),
+        one.text("module"),
+        one.text("phase"),
+        one.texts("operands"),
+        one.texts("kernels"),
+        one.number("duration_us"),
+        one.texts("fuses"),
+        segments.pop((rank, name), ()),
+    )
+
+
+@attrs.frozen(eq=False)
+class _Fields:
+    """An object of a document, whose errors say where it stands."""
+
+    where: str
+    path: str
+    value: Json
+
+    def _expected(self, key: str, what: str, found: object) -> PerfcError:
+        msg = f"{self.where}: {self.path}{key}: expected {what}, found {found!r:.40}"
+        return PerfcError(msg)
+
+    def said(self, key: str) -> Json:
+        """Return whatever stands there; None if nothing does."""
+        found: object = self.value
+        if not isinstance(found, dict):
+            name = self.path.removesuffix(".") or "the document"
+            msg = f"{self.where}: {name}: expected an object, found {found!r:.40}"
+            raise PerfcError(msg)
+        return cast("dict[str, Json]", found).get(key)
+
+    def text(self, key: str) -> str:
+        """Return a text."""
+        value = self.said(key)
+        if not isinstance(value, str):
+            raise self._expected(key, "a text", value)
+        return value
+
+    def number(self, key: str) -> float:
+        """Return a number."""
+        value = self.said(key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf"):
+            raise self._expected(key, "a number from 0 on", value)
+        return float(value)
+
+    def integer(self, key: str) -> int:
+        """Return a whole number."""
+        value = self.said(key)
+        if type(value) is not int:
+            raise self._expected(key, "a whole number", value)
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return texts; none where a report does not say."""
+        value = self.said(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self._expected(key, "a list of texts", value)
+        listed = cast("list[object]", value)
+        texts = tuple([one for one in listed if isinstance(one, str)])
+        if len(texts) < len(listed):
+            raise self._expected(key, "a list of texts", listed)
+        return texts
+
+    def part(self, key: str) -> _Fields:
+        """Return the object that stands there."""
+        return _Fields(self.where, f"{self.path}{key}.", self.said(key))
+
+    def list(self, key: str) -> Sequence[_Fields]:
+        """Return the objects of a list."""
+        value = self.said(key)
+        if not isinstance(value, list):
+            raise self._expected(key, "a list", value)
+        entries = cast("Sequence[Json]", value)
+        return [
+            _Fields(self.where, f"{self.path}{key}[{number}].", one)
+            for number, one in enumerate(entries)
+        ]

@@ -1,0 +1,107 @@
+"""Steps from one time to another, whose sum is the difference."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from perfc.tools.diffs.matching import Pair
+from perfc.tools.diffs.side import Segment, SideNode
+
+BY = ("op", "module", "phase", "kernel", "overhead")
+"""What steps are made by."""
+
+ROUNDING = "rounding"
+"""The step of what sums of floats leave."""
+
+_DEVICE = frozenset({"kernel", "copy", "comm"})
+_TOLD = 0.01
+"""Share of the largest reason of a step that others have which are told."""
+
+
+@attrs.frozen
+class Step:
+    """A step of the waterfall.
+
+    Attributes:
+        name: Of the op, the module, ...
+        by: One of `BY`.
+        delta_us: Time of the head less that of the base.
+        reason: Why, the largest reason first: `added`, `removed`, `shape`, `dtype`,
+            `kernel`, `price` (the same kernels, or the host, take another time) or
+            `schedule` (they take as long, but another part of them decides the time).
+
+    """
+
+    name: str
+    by: str
+    delta_us: float
+    reason: str
+
+
+def waterfall(
+    pairs: Sequence[Pair], by: str, difference_us: float, *, other_host: bool
+) -> list[Step]:
+    """Return the steps that are not 0, the largest first.
+
+    Args:
+        pairs: The ops of both sides.
+        by: One of `BY`.
+        difference_us: What the steps sum to.
+        other_host: Whether the sides have other hosts.
+
+    """
+    sides: dict[str, tuple[list[float], list[float]]] = {}
+    reasons: dict[str, dict[str, list[float]]] = {}
+    for pair in pairs:
+        for name, segment, sign in _parts(pair, by):
+            us = sides.setdefault(name, ([], []))
+            us[sign > 0].append(segment.us)
+            why = reasons.setdefault(name, defaultdict(list))
+            why[_reason(pair, segment, other_host=other_host)].append(sign * segment.us)
+    deltas = {
+        name: math.fsum(head) - math.fsum(base) for name, (base, head) in sides.items()
+    }
+    steps = [
+        Step(name, by, delta_us, _told(reasons[name]))
+        for name, delta_us in deltas.items()
+        if delta_us
+    ]
+    rest_us = difference_us - math.fsum(deltas.values())
+    if rest_us:
+        steps.append(Step(ROUNDING, by, rest_us, ROUNDING))
+    return sorted(steps, key=lambda step: (-abs(step.delta_us), step.name))
+
+
+def _parts(pair: Pair, by: str) -> Iterator[tuple[str, Segment, int]]:
+    for node, sign in ((pair.base, -1), (pair.head, 1)):
+        for segment in node.segments if node is not None else ():
+            yield _name(node, segment, by), segment, sign
+
+
+def _name(node: SideNode | None, segment: Segment, by: str) -> str:
+    on_device = segment.kind in _DEVICE
+    if by == "kernel":
+        return segment.detail if on_device else segment.kind
+    if by == "overhead":
+        return segment.detail if segment.kind == "host" else segment.kind
+    return getattr(node, by) or f"(no {by})"
+
+
+def _reason(pair: Pair, segment: Segment, *, other_host: bool) -> str:
+    if pair.why:
+        return pair.why
+    if segment.kind in _DEVICE:
+        return "price" if pair.is_dearer else "schedule"
+    return "price" if other_host and segment.kind in {"host", "sync"} else "schedule"
+
+
+def _told(reasons: dict[str, list[float]]) -> str:
+    """Return the reasons that matter, the largest first."""
+    sums = {name: abs(math.fsum(us)) for name, us in reasons.items()}
+    least = _TOLD * max(sums.values())
+    told = [name for name in sums if sums[name] and sums[name] >= least]
+    return ", ".join(sorted(told, key=lambda name: (-sums[name], name)))
