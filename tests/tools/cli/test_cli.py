@@ -30,6 +30,14 @@ VERBS = (
     *("rescale", "parallel", "shard", "place", "quantize", "dedup", "sweep"),
     *("diff", "check", "locality", "targets", "ops", "passes", "models"),
 )
+_BUDGET = """
+[[budget]]
+name = "small"
+model = "dlrm-default:tables=1,rows=1000"
+target = "v100"
+batch = 8
+time_us = 1e6
+"""
 ANALYZE = ("analyze", *SMALL, "--target", "v100")
 
 
@@ -63,6 +71,10 @@ def test_help_shows_an_example_that_runs(
     made = Made()
     made.launch(0, 5, 10, 20)
     made.write(tmp_path / "trace.json.gz")
+    (tmp_path / "budgets.toml").write_text(_BUDGET, "utf-8")
+    for name, batch in (("base", "8"), ("head", "16")):
+        words = (*SMALL[:1], "--batch", batch, "--target", "v100", "--format", "json")
+        assert 0 == command("analyze", *words, "-o", f"{name}.json").code
     helped, short = (command(*verb, option) for option in ("--help", "-h"))
 
     assert (0, "") == (helped.code, helped.err)
