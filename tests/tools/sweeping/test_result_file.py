@@ -54,10 +54,11 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 _SLOW = """
-import sys, time
+import signal, sys, time
 from perfc.tools.cli import command_line
 from perfc.tools.sweeping.result_file import ResultFile
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
 append = ResultFile.append
 
 def slow(file, rows):
@@ -84,7 +85,10 @@ def _killed(path: Path, number: int, executor: str = "local:1") -> int:
         assert process.stderr is not None
         assert "enough\n" == process.stderr.readline()
         process.send_signal(number)
-        process.communicate(timeout=_WAIT_S)
+        try:
+            process.communicate(timeout=_WAIT_S)
+        finally:
+            process.kill()
     return process.returncode
 
 
