@@ -50,6 +50,11 @@ def is_linear(node: Node | None) -> bool:
     return node is not None and node.op == "linear"
 
 
+def is_convolution(node: Node) -> bool:
+    """Whether a node convolves images: its weight is operand 1."""
+    return node.op == "conv"
+
+
 def is_cast(node: Node) -> bool:
     """Whether a node converts its operand to the element type that it states."""
     return node.op == "cast"

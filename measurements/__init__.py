@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     )
     from perfc.measurements.split import FIT, TEST, fold_of, shape_of, split_of
     from perfc.measurements.table import (
-        holds,
         read_rows,
         read_usable_rows,
         write_rows,
@@ -62,7 +61,6 @@ else:
             ),
             "split": ("FIT", "TEST", "fold_of", "shape_of", "split_of"),
             "table": (
-                "holds",
                 "read_rows",
                 "read_usable_rows",
                 "write_rows",
@@ -90,7 +88,6 @@ __all__ = [
     "WorkloadMeasurement",
     "bytes_of",
     "fold_of",
-    "holds",
     "is_nccl_log",
     "kernel_of",
     "kernel_tables",

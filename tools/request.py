@@ -144,8 +144,7 @@ class Request:
         attention: Which kernels attention runs by: one of `ATTENTION_KERNELS`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`.
-        pipeline: The passes that time the model, instead of the default ones, or all,
-            those that load it too.
+        pipeline: The passes that time the model, or all, those that load it too.
         input_pipeline: File of the stages that bring batches; None for none.
         overrides: Fields of the target's sheet, and their values.
         preset: Name or path of what says the rest; once that is done, its name.

@@ -24,6 +24,7 @@ from perfc.ir import (
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.ir.node_kinds import (
+    is_convolution,
     is_embedding_bag,
 )
 from perfc.ir.ops.attention import ATTENTION_KERNELS
@@ -334,7 +335,7 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
                 "the table lay in device memory, uncached",
                 str(node),
             )
-    if any(node.op == "conv" and _is_fp32(node.operands[0]) for node in nodes):
+    if any(is_convolution(node) and _is_fp32(node.operands[0]) for node in nodes):
         _remark_convolutions(ctx)
 
 

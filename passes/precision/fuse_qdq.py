@@ -9,6 +9,7 @@ import attrs
 
 from perfc.ir import DTYPES, AnyKey, AttrValue, DType, Graph, Node, Program, Value
 from perfc.ir.core import Replacement
+from perfc.ir.node_kinds import is_convolution, is_linear
 from perfc.ir.record import Record
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -111,9 +112,9 @@ def _fits(maker: Node, node: Node, place: int) -> bool:
     axis = axis % source.rank if source.rank else 0
     if place == 0:  # a scale for each row
         return source.rank > 1 and axis == source.rank - _BIAS and node.op != "conv"
-    if node.op == "conv":
+    if is_convolution(node):
         return axis == 0
-    turned = node.op == "linear" and not node.attributes.flag("weight_is_kn")
+    turned = is_linear(node) and not node.attributes.flag("weight_is_kn")
     return axis == (0 if turned else source.rank - 1)
 
 

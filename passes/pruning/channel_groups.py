@@ -9,7 +9,12 @@ import attrs
 
 from perfc.ir import Graph, Node, Value
 from perfc.ir.dims import Dim, product
-from perfc.ir.node_kinds import has_trait, is_constant
+from perfc.ir.node_kinds import (
+    has_trait,
+    is_constant,
+    is_convolution,
+    permutation,
+)
 from perfc.ir.opdef import Trait
 
 CHANNELS = 1
@@ -96,7 +101,7 @@ class ChannelGroups:
         """Note the channels of a node's results; False where that is not known."""
         rule: Rule | None
         if all(operand not in self.axes for operand in node.operands):
-            rule = _conv if node.op == "conv" else None
+            rule = _conv if is_convolution(node) else None
         elif has_trait(node, Trait.ELEMENTWISE):
             rule = _elementwise
         elif has_trait(node, Trait.KEEPS_ORDER):
@@ -135,7 +140,7 @@ class ChannelGroups:
 
     @staticmethod
     def _is_passed(node: Node) -> bool:
-        return node.op == "transpose" or has_trait(node, Trait.CONVERTS)
+        return permutation(node) is not None or has_trait(node, Trait.CONVERTS)
 
     def unite(self, first: Runs, second: Runs) -> None:
         """Let channels that meet be the same groups; all stay where they do not fit."""

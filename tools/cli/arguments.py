@@ -5,6 +5,7 @@ The options are those of the fields of a `Request`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -54,6 +55,19 @@ class Count(click.IntRange):
     def __init__(self, most: int, least: int = 1) -> None:
         """Limit it."""
         super().__init__(least, most)
+
+
+class NumberRange(click.FloatRange):
+    """A range of floats. NaN, which is outside of no range, is in none of these."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read a number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{number} is not a number", param, ctx)
+        return number
 
 
 def counts(

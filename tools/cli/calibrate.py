@@ -17,12 +17,12 @@ from perfc.measurements import (
     TEST,
     WORKLOADS,
     Measurement,
-    holds,
     is_nccl_log,
     read_nccl_log,
     read_rows,
     read_usable_rows,
 )
+from perfc.measurements.table import holds
 from perfc.tools.calibration import (
     calibrate_networks,
     calibrate_rows,

@@ -10,6 +10,7 @@ import click
 
 from perfc.ir import UsageError
 from perfc.tools.cli.arguments import (
+    NumberRange,
     debug_option,
     output_option,
     pairs,
@@ -18,7 +19,6 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import tell, write_result
 from perfc.tools.reports import RESULT_FORMATS, format_result

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from perfc.tools.cli.number_option import NumberRange
+from perfc.tools.cli.arguments import NumberRange
 from perfc.tools.replay import Steps
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])

@@ -11,6 +11,7 @@ import click
 from perfc.ir import UsageError
 from perfc.tools.cli.analyze import EXIT_NOT_MODELLED
 from perfc.tools.cli.arguments import (
+    NumberRange,
     debug_option,
     output_option,
     quiet_option,
@@ -18,7 +19,6 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.files import tell, write_result
 from perfc.tools.size_text import read_size
 

@@ -18,6 +18,7 @@ from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.analysis import check_world
 from perfc.tools.cli.arguments import (
+    NumberRange,
     debug_option,
     output_option,
     quiet_option,
@@ -25,7 +26,6 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.number_option import NumberRange
 from perfc.tools.files import tell, write_result
 from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING

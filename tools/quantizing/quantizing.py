@@ -12,7 +12,7 @@ import attrs
 from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, Graph, Node, UsageError
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import is_embedding_bag, is_gather
+from perfc.ir.node_kinds import is_cast, is_embedding_bag, is_gather
 from perfc.ir.support import Level
 from perfc.passes.graphs import typed
 from perfc.passes.precision import TABLE, Candidate, Quantize, candidates
@@ -398,7 +398,7 @@ def _add_times(
             owners[node.location] = op
     for node in graph:
         owner = owners.get(node.location)
-        if owner is None and node.op == "cast":
+        if owner is None and is_cast(node):
             maker = node.operands[0].producer
             owner = None if maker is None else owners.get(maker.location)
         if owner is not None:

@@ -162,7 +162,7 @@ class _OpView:
         }
 
     def kernels(self) -> list[str]:
-        """Return what it launches: op, type and mode of each kernel, in order."""
+        """Return op, type and mode of each kernel that a node launches, in order."""
         graph = self.results.hosted[self.rank].graph
         kernels = [
             graph.kernels[n]

@@ -32,7 +32,7 @@ _REASONS: Mapping[str, str] = {
     _NUMBERS: """and or xor not equal not_equal less less_equal greater greater_equal
         bitwise_and bitwise_or bitwise_xor bitwise_not bit_shift isnan isinf isfinite
         signbit argmax argmin hardmax nonzero one_hot unique multinomial bit_cast
-        floor_divide non_max_suppression quantize dynamic_quantize histogram
+        floor_divide non_max_suppression quantize dynamic_quantize amax histogram
         bucketize_bags regroup_bags""",
     _SIZES: "shape size item host host_text constant",
     _MADE: "empty fill range random eye_like window mel_weight_matrix",

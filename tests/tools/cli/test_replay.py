@@ -220,7 +220,7 @@ def test_no_profile_of_nothing(command: Command, tmp_path: Path) -> None:
 
     assert (1, 2, 2) == (empty.code, mixed.code, lone.code)
     assert "nothing to learn from" in empty.error
-    assert "tables and traces at once" in mixed.error
+    assert "traces and other tables at once" in mixed.error
     assert "--steps chooses steps of traces" in lone.error
     assert not profile.exists()
 
