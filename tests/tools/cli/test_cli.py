@@ -73,8 +73,8 @@ def test_help_shows_an_example_that_runs(
     made.write(tmp_path / "trace.json.gz")
     (tmp_path / "budgets.toml").write_text(_BUDGET, "utf-8")
     for name, batch in (("base", "8"), ("head", "16")):
-        words = (*SMALL[:1], "--batch", batch, "--target", "v100", "--format", "json")
-        assert 0 == command("analyze", *words, "-o", f"{name}.json").code
+        asked = (*SMALL[:1], "--batch", batch, "--target", "v100", "--format", "json")
+        assert 0 == command("analyze", *asked, "-o", f"{name}.json").code
     helped, short = (command(*verb, option) for option in ("--help", "-h"))
 
     assert (0, "") == (helped.code, helped.err)
