@@ -194,6 +194,10 @@ class Lowered:
         return name, tuple(each), layouts
 
 
+_MOST_DEVICES = 16
+"""Devices whose launch graphs a recipe keeps."""
+
+
 @attrs.frozen(eq=False)
 class Recipe:
     """How a graph was lowered: enough to lower it again at other sizes.
@@ -216,6 +220,10 @@ class Recipe:
     sites: Mapping[SiteKey, Lowered]
     fixed: dict[Slot, Tensor]
     version: int
+    _devices: dict[Settings, LaunchGraph] = attrs.field(
+        factory=dict["Settings", LaunchGraph], init=False, repr=False
+    )
+    """Launch graphs of the same sizes on other devices."""
 
     @functools.cached_property
     def _alike(
@@ -239,6 +247,9 @@ class Recipe:
         same = binding.settings is self.settings or binding.settings == self.settings
         if binding.numbers == self.numbers and same:
             return self.graph
+        resized = binding.numbers != self.numbers
+        if not resized and binding.settings in self._devices:
+            return self._devices[binding.settings]
         binding.fixed = self.fixed
         found = dict(self._alike[0])
         if not (self._copy(binding, found) and self._apply(binding, found)):
@@ -246,7 +257,10 @@ class Recipe:
         kernels = [found[i] for i in range(len(found))]
         if _any_alike(kernels):
             return None  # signatures that differed no longer do
-        return self.graph.with_kernels(kernels)
+        made = self.graph.with_kernels(kernels)
+        if not resized and len(self._devices) < _MOST_DEVICES:
+            self._devices[binding.settings] = made
+        return made
 
     def _copy(self, binding: Binding, found: dict[int, Kernel]) -> bool:
         """Note the copies' kernels; False if others are copied than before."""

@@ -16,7 +16,6 @@ from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, HostedLaunches, SegmentKind
 from perfc.passes.timing import finish_s, kernel_numbers
-from perfc.tools.reports.node_watts import node_watts
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
@@ -89,8 +88,11 @@ def power(results: Results, samples: int | None, target: Target) -> Json:
     """
     found, time_s = results.sustained, results.path.time_s
     joules = None if found is None else found.joules(time_s)
-    if joules is None and (watts := node_watts(results, target)) is not None:
-        joules = watts * time_s
+    if joules is None and target.node_power is not None:
+        from perfc.tools.reports.node_watts import node_watts
+
+        watts = node_watts(results, target)
+        joules = None if watts is None else watts * time_s
     clock_hz = None if found is None else found.clock_hz[results.critical]
     return {
         "energy_j": joules,
