@@ -18,17 +18,12 @@ from collections.abc import Callable, Mapping
 
 from perfc.costmodels import tiers
 from perfc.costmodels.constants import constants
+from perfc.costmodels.embedding.places import DRAM
 from perfc.costmodels.kernels import OneSignature
 from perfc.costmodels.locality import popularity_of, row_bytes_of, row_curve
 from perfc.costmodels.machine import HostResources, Target, Tier
 from perfc.costmodels.sheets import assumed_system, find_tier, load_target
 from perfc.ir import OPTIMIZER_STATES, Kernel, PerfcError, Record
-
-HOST, REMOTE = "host", "remote"
-"""Places of tables that others look up than the device."""
-
-DRAM = "dram"
-"""The tier that is the host's memory."""
 
 RPC_US = tiers.RPC_S * 1e6
 """Microseconds of a request to a server if nothing is said; assumed."""
@@ -47,10 +42,9 @@ def ranks_together(target: Target, ranks: int) -> int:
     return target.once(assumed_system).members(ranks)[1]
 
 
-def far_seconds(one: OneSignature, target: Target) -> float | None:
-    """Return how long a kernel of this module takes; None: it is none of them."""
-    price = _PRICES.get(one.op)
-    return None if price is None else max(price(one.kernel, target), _EMPTY_S)
+def far_seconds(one: OneSignature, target: Target) -> float:
+    """Return how long one of `FAR_KERNELS` takes."""
+    return max(_PRICES[one.op](one.kernel, target), _EMPTY_S)
 
 
 def is_on_server(kernel: Kernel, target: Target) -> bool:
@@ -311,6 +305,3 @@ _PRICES: Mapping[str, Callable[[Kernel, Target], float]] = {
     "server_transfer": _sent,
     "server_request": _requested,
 }
-
-FAR_KERNELS = tuple(_PRICES)
-"""Ops of the kernels that are priced here."""

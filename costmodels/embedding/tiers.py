@@ -26,17 +26,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import locality, tiers
+from perfc.costmodels import embedding, locality, tiers
 from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S, USABLE_L2
-from perfc.costmodels.embedding.far_tables import (
+from perfc.costmodels.embedding.places import (
     FAR_KERNELS,
-    HOST,
-    REMOTE,
-    far_seconds,
-    is_on_server,
-    on_server_s,
-    ranks_together,
+    ROW_CACHE_FILL,
+    UVM_CACHING,
 )
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
 from perfc.costmodels.kernels import (
@@ -58,13 +54,6 @@ from perfc.costmodels.locality import (
 )
 from perfc.costmodels.machine import Target
 from perfc.ir import OPTIMIZER_STATES, Kernel, Record
-
-UVM = "uvm"
-UVM_CACHING = "uvm-caching"
-"""Tiers of tables besides device memory, which has no name."""
-
-ROW_CACHE_FILL = "row_cache_fill"
-"""The kernel that brings rows into the cache, and others back."""
 
 ZERO_COPY_SHARE = constants("embedding").number("zero_copy_share")
 """Share of the rate of large copies that rows reach, one by one."""
@@ -90,7 +79,7 @@ class EmbeddingTiersModel:
         far: Flags = one_of(kernels.op, FAR_KERNELS)
         listed = kernels.once(listed_tables)
         if target.device.synchronous:
-            own = [is_on_server(kernel, target) for kernel in kernels.kernels]
+            own = [embedding.is_on_server(kernel, target) for kernel in kernels.kernels]
             return far | (np.array(own, dtype=np.bool_) & listed.usable)
         found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
         return far | (found & listed.usable)
@@ -113,17 +102,17 @@ class EmbeddingTiersModel:
         if one.op in FAR_KERNELS:
             return True
         if target.device.synchronous:
-            return is_on_server(one.kernel, target) and has_tables(one.kernel)
+            return embedding.is_on_server(one.kernel, target) and has_tables(one.kernel)
         return _is_tiered(one.kernel)
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
-        far_s = far_seconds(one, target)
-        if far_s is not None:
+        if one.op in FAR_KERNELS:
+            far_s = embedding.far_seconds(one, target)
             return Priced(far_s, sigma_shared, self.sigma_independent, provenance)
         if target.device.synchronous:
-            own_s = on_server_s(one.kernel, target)
+            own_s = embedding.on_server_s(one.kernel, target)
             return Priced(own_s, sigma_shared, self.sigma_independent, provenance)
         linked_s = target.device.kernel_floor_s + START_S + _link_seconds(one, target)
         local_s = 0.0
@@ -170,7 +159,7 @@ def _ways_s(kernel: Kernel, target: Target, read: float, written: float) -> floa
     if host is None:
         across = read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s
         return across / ZERO_COPY_SHARE
-    ranks = ranks_together(target, kernel.params.integer("ranks", 1))
+    ranks = embedding.ranks_together(target, kernel.params.integer("ranks", 1))
     ways = (
         tiers.host_ways(host, rate, ranks, nbytes)
         for rate, nbytes in (
@@ -217,22 +206,6 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
         return 0.0, curve.touched(lookups)  # sorted: each row once
     held = USABLE_L2 * target.device.l2.capacity_bytes / row_bytes_of(kernel, table)
     return 0.0, locality.cold_misses(popularity, rows, held, lookups, pooling)
-
-
-def device_bytes(table: Record, nbytes: int) -> int:
-    """Return the bytes of device memory that a table of *nbytes* takes in its tier.
-
-    Of one in host memory without a cache, and of one that others look up, none. A
-    cache needs beside its rows 4 bytes for each row of the table and 16 for each that
-    it holds (TorchRec's planner, BSD-3).
-    """
-    tier = table.get("tier")
-    if tier in (UVM, HOST, REMOTE):
-        return 0
-    if not tier:
-        return nbytes
-    share, rows = float(str(table.get("cache", 0.0))), table.integer("rows")
-    return math.ceil(nbytes * share + rows * (4 + 16 * share))
 
 
 EMBEDDING_TIERS = EmbeddingTiersModel()

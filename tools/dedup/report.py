@@ -20,6 +20,7 @@ from perfc.tools.reports import (
     columns_text,
     format_bytes,
     format_us,
+    plan_of,
     with_probabilities,
 )
 from perfc.tools.request import TRAINING, Request
@@ -83,15 +84,7 @@ class PricedStep:
     @property
     def priced(self) -> PricedPlan:
         """What all verbs say of it."""
-        low_us, high_us = self.report.interval_us
-        return PricedPlan(
-            name=self.name,
-            time_us=self.report.time_us,
-            time_us_p05=low_us,
-            time_us_p95=high_us,
-            energy_j=self.report.summary["energy_j"],
-            peak_memory_bytes=self.report.memory_use.peak_bytes,
-        )
+        return plan_of(self.name, self.report)
 
 
 @attrs.frozen(eq=False, kw_only=True)

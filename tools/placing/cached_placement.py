@@ -27,6 +27,7 @@ from perfc.tools.reports import (
     VerbResult,
     columns_text,
     format_us,
+    plan_of,
     with_probabilities,
 )
 from perfc.tools.request import TRAINING, Request
@@ -116,7 +117,7 @@ class CachedPlacement(VerbResult):
 
     @functools.cached_property
     def _plans(self) -> tuple[PricedPlan, ...]:
-        priced = [_priced(name, report) for name, report in self.steps]
+        priced = [plan_of(name, report) for name, report in self.steps]
         return with_probabilities(priced, [report.errors for _, report in self.steps])
 
     def _exposed_us(self, report: Report) -> float:
@@ -185,18 +186,6 @@ class CachedPlacement(VerbResult):
         parts = [title, columns_text(plans), "Rows of a batch\n" + columns_text(tables)]
         told = [f"{one.level.value}: {one.message}" for one in self.diagnostics]
         return "\n\n".join([*parts, "\n".join(told)]).rstrip() + "\n"
-
-
-def _priced(name: str, report: Report) -> PricedPlan:
-    low_us, high_us = report.interval_us
-    return PricedPlan(
-        name=name,
-        time_us=report.time_us,
-        time_us_p05=low_us,
-        time_us_p95=high_us,
-        energy_j=report.summary["energy_j"],
-        peak_memory_bytes=report.memory_use.peak_bytes,
-    )
 
 
 def _entry(name: str, table: CachedTable, rows: LookAheadRows) -> Json:

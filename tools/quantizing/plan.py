@@ -11,7 +11,7 @@ from perfc.ir import Value
 from perfc.passes.graphs import typed
 from perfc.passes.precision import TABLE, candidates
 from perfc.tools.models import Model
-from perfc.tools.reports import OUT_OF_MEMORY, PricedPlan, Report
+from perfc.tools.reports import OUT_OF_MEMORY, PricedPlan, Report, plan_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -134,16 +134,7 @@ class PrecisionPlan:
     @property
     def priced(self) -> PricedPlan:
         """What all verbs say of a plan."""
-        low_us, high_us = self.report.interval_us
-        summary = self.report.summary
-        return PricedPlan(
-            name=self.name,
-            time_us=self.report.time_us,
-            time_us_p05=low_us,
-            time_us_p95=high_us,
-            energy_j=summary["energy_j"],
-            peak_memory_bytes=summary["peak_memory_bytes"],
-        )
+        return plan_of(self.name, self.report)
 
 
 def casts_of(model: Model) -> int:

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
         format_us,
     )
     from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
-    from perfc.tools.reports.priced_plan import PricedPlan, with_probabilities
+    from perfc.tools.reports.priced_plan import (
+        PricedPlan,
+        plan_of,
+        with_probabilities,
+    )
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
     from perfc.tools.reports.report import OUT_OF_MEMORY, Report
@@ -48,7 +52,7 @@ else:
                 "format_us",
             ),
             "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
-            "priced_plan": ("PricedPlan", "with_probabilities"),
+            "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
@@ -93,6 +97,7 @@ __all__ = [
     "lone_id",
     "memory_timeline",
     "node_id",
+    "plan_of",
     "print_analysis",
     "with_probabilities",
 ]

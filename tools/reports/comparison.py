@@ -11,7 +11,7 @@ from perfc.tools.reports.numbers import (
     format_quantity,
     format_us,
 )
-from perfc.tools.reports.priced_plan import PricedPlan, with_probabilities
+from perfc.tools.reports.priced_plan import PricedPlan, plan_of, with_probabilities
 from perfc.tools.reports.report import OUT_OF_MEMORY, Report
 from perfc.tools.reports.texts import columns_text
 
@@ -28,17 +28,7 @@ def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
         reports: Of one model, one a target.
 
     """
-    plans = [
-        PricedPlan(
-            name=report.target.name,
-            time_us=report.time_us,
-            time_us_p05=report.interval_us[0],
-            time_us_p95=report.interval_us[1],
-            energy_j=report.summary["energy_j"],
-            peak_memory_bytes=report.memory_use.peak_bytes,
-        )
-        for report in reports
-    ]
+    plans = [plan_of(report.target.name, report) for report in reports]
     return with_probabilities(plans, [_errors(report) for report in reports])
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from perfc.passes.timing import TimeErrors, probabilities_best
 from perfc.tools.reports.numbers import format_percent
+
+if TYPE_CHECKING:
+    from perfc.tools.reports.report import Report
 
 Json: TypeAlias = dict[str, Any]
 
@@ -65,4 +68,17 @@ def with_probabilities(
     return tuple(
         attrs.evolve(plan, probability_best=found.get(number))
         for number, plan in enumerate(plans)
+    )
+
+
+def plan_of(name: str, report: Report) -> PricedPlan:
+    """Return the plan of this name that a report is of."""
+    low_us, high_us = report.interval_us
+    return PricedPlan(
+        name=name,
+        time_us=report.time_us,
+        time_us_p05=low_us,
+        time_us_p95=high_us,
+        energy_j=report.summary["energy_j"],
+        peak_memory_bytes=report.memory_use.peak_bytes,
     )

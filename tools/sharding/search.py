@@ -14,7 +14,7 @@ from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan
 from perfc.passes.timing import TimeErrors
 from perfc.planning.plans import PlanCost, Tiers, most
-from perfc.tools.reports import PricedPlan, Report
+from perfc.tools.reports import PricedPlan, Report, plan_of
 from perfc.tools.sharding.model import ShardModel
 
 Floats = NDArray[np.float64]
@@ -137,15 +137,7 @@ class RankedPlan:
         report, time_us = self.report, self.step_s * 1e6
         if report is None:
             return PricedPlan(name=self.name, time_us=time_us)
-        low_us, high_us = report.interval_us
-        return PricedPlan(
-            name=self.name,
-            time_us=time_us,
-            time_us_p05=low_us,
-            time_us_p95=high_us,
-            energy_j=report.summary["energy_j"],
-            peak_memory_bytes=report.memory_use.peak_bytes,
-        )
+        return attrs.evolve(plan_of(self.name, report), time_us=time_us)
 
     @property
     def errors(self) -> TimeErrors | None:
