@@ -1,0 +1,129 @@
+/* Lines and points over two axes. uPlot has the axes and lines; points have sizes of their own. */
+for (const figure of document.querySelectorAll("figure.chart")) {
+  const MOST_ROWS = 500, NEAR = 28;
+  const data = perfc.own(figure), tip = perfc.tip(figure);
+  const colorName = (series) => (series.color < 0 ? "--grey" : `--c${series.color % 8}`);
+  const hidden = new Set();
+
+  /* uPlot wants one column of x: every point has a place of its own in it. */
+  const points = data.series.flatMap((series, number) =>
+    series.x.map((x, index) => ({ number, index, x, y: series.y[index] })));
+  points.sort((a, b) => a.x - b.x || a.number - b.number || a.index - b.index);
+  const columns = [points.map((point) => point.x)];
+  for (const number of data.series.keys())
+    columns.push(points.map((point) => (point.number === number ? point.y : undefined)));
+
+  const written = (axis, value) => (axis.words.length ? axis.words[value] ?? "" : perfc.amount(value, axis.unit));
+  const note = (point) => {
+    const series = data.series[point.number];
+    const numbers = `${written(data.x, point.x)}, ${written(data.y, point.y)}`;
+    return `${series.name}\n${series.notes[point.index] ?? numbers}`;
+  };
+
+  const axis = (own, vertical) => ({
+    label: own.title, labelSize: 20, size: vertical ? 68 : 36, gap: 4, labelGap: 2,
+    font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif",
+    stroke: () => perfc.color("--dim"),
+    grid: { stroke: () => perfc.color("--line"), width: 1 }, ticks: { show: false },
+    space: vertical ? 32 : 64,
+    values: (_, splits) => splits.map((value) => (value === null ? "" : written(own, value))),
+    ...(own.words.length ? { splits: () => [...own.words.keys()] } : {}),
+  });
+  const scale = (own) => ({
+    time: false, distr: own.log ? 3 : 1,
+    ...(own.words.length ? { range: [-0.5, own.words.length - 0.5] } : {}),
+    ...(own.log || own.words.length ? {} : { range: (_, low, high) =>
+      uPlot.rangeNum(low >= 0 && low < 0.7 * high ? 0 : low, high || 1, 0.06, true) }),
+  });
+
+  const drawPoints = (plot) => {
+    const { ctx } = plot, pixel = devicePixelRatio;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(plot.bbox.left, plot.bbox.top, plot.bbox.width, plot.bbox.height);
+    ctx.clip();
+    for (const point of points) {
+      const series = data.series[point.number];
+      if (series.drawn !== "points" || hidden.has(point.number)) continue;
+      const size = 2.5 + 11 * Math.sqrt(series.sizes[point.index] ?? 0.02);
+      ctx.beginPath();
+      ctx.arc(plot.valToPos(point.x, "x", true), plot.valToPos(point.y, "y", true), size * pixel, 0, 7);
+      ctx.fillStyle = ctx.strokeStyle = perfc.color(colorName(series));
+      ctx.globalAlpha = 0.55;
+      ctx.fill();
+      ctx.globalAlpha = 1;
+      ctx.stroke();
+    }
+    ctx.restore();
+  };
+
+  const point = (plot) => {
+    const { left, top } = plot.cursor;
+    let nearest = null, least = NEAR;
+    for (const one of left < 0 ? [] : points) {
+      if (hidden.has(one.number)) continue;
+      const away = Math.hypot(plot.valToPos(one.x, "x") - left, plot.valToPos(one.y, "y") - top);
+      if (away < least) [nearest, least] = [one, away];
+    }
+    if (!nearest) return tip.hide();
+    const box = plot.over, place = figure.querySelector(".plot");
+    tip.show(note(nearest), plot.valToPos(nearest.x, "x") + box.offsetLeft + place.offsetLeft,
+      plot.valToPos(nearest.y, "y") + box.offsetTop + place.offsetTop);
+  };
+
+  const paths = { points: () => null, line: uPlot.paths.linear(), dashes: uPlot.paths.linear(),
+    steps: uPlot.paths.stepped({ align: 1 }) };
+  const make = (place, width) => new uPlot({
+    width, height: data.height, legend: { show: false },
+    scales: { x: scale(data.x), y: scale(data.y) },
+    axes: [axis(data.x, false), axis(data.y, true)],
+    cursor: { points: { show: false }, drag: { x: false, y: false }, x: false, y: false },
+    hooks: { draw: [drawPoints], setCursor: [point] },
+    series: [{}, ...data.series.map((series) => ({
+      spanGaps: true, width: 1.75, paths: paths[series.drawn], points: { show: false },
+      stroke: () => perfc.color(colorName(series)), dash: series.drawn === "dashes" ? [6, 4] : undefined,
+    }))],
+  }, columns, place);
+
+  let plot = null;
+  perfc.drawn(figure, (place, width) => (plot = make(place, width)));
+  if (data.series.length > 1)
+    for (const [number, series] of data.series.entries()) {
+      const button = perfc.element("button", { type: "button", "aria-pressed": "false" });
+      button.title = "Hide or show";
+      button.append(perfc.swatch(colorName(series)), series.name);
+      button.addEventListener("click", () => {
+        const show = hidden.delete(number);
+        if (!show) hidden.add(number);
+        button.classList.toggle("off", !show);
+        plot?.setSeries(number + 1, { show });
+      });
+      const item = perfc.element("li");
+      item.append(button);
+      figure.querySelector(".legend").append(item);
+    }
+
+  /* The numbers, for whoever cannot see the picture; made when they are asked for. */
+  const fold = perfc.element("details", { class: "numbers" });
+  fold.append(perfc.element("summary", {}, `Numbers (${points.length})`));
+  fold.addEventListener("toggle", () => {
+    if (fold.childElementCount > 1) return;
+    const table = perfc.element("table"), head = table.createTHead().insertRow();
+    for (const text of ["", data.x.title, data.y.title, ""])
+      head.append(perfc.element("th", { scope: "col" }, text));
+    const body = table.createTBody();
+    for (const one of points.slice(0, MOST_ROWS)) {
+      const series = data.series[one.number], row = body.insertRow();
+      for (const text of [series.name, written(data.x, one.x), written(data.y, one.y), series.notes[one.index] ?? ""])
+        row.insertCell().textContent = text;
+    }
+    const box = perfc.element("div", { class: "table" });
+    const scroll = perfc.element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" });
+    scroll.append(table);
+    box.append(scroll);
+    if (points.length > MOST_ROWS)
+      box.append(perfc.element("p", { class: "dim" }, `The first ${MOST_ROWS} of ${points.length}.`));
+    fold.append(box);
+  }, { once: true });
+  figure.append(fold);
+}

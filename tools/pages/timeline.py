@@ -1,0 +1,164 @@
+"""The timeline of a page: boxes in lanes, to zoom into and to search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any, TypeAlias
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from perfc.tools.pages.part import Part, json_script
+
+Json: TypeAlias = dict[str, Any]
+Integers: TypeAlias = NDArray[np.int64]
+
+MOST_SLICES = 40_000
+"""So many keep a page below a megabyte; shorter neighbours are put together first."""
+
+
+@attrs.frozen(eq=False)
+class Slices:
+    """Boxes of a lane, in order, none before the end of the one ahead of it.
+
+    Attributes:
+        name: Number of the name of each, in `Timeline.names`.
+        kind: Number of the kind of each, in `Timeline.kinds`.
+        start_ns: When it begins.
+        end_ns: When it ends.
+
+    """
+
+    name: Integers
+    kind: Integers
+    start_ns: Integers
+    end_ns: Integers
+
+
+@attrs.frozen(eq=False)
+class Lane:
+    """A thread or a stream.
+
+    Attributes:
+        label: What it is called.
+        slices: What runs there.
+
+    """
+
+    label: str
+    slices: Slices
+
+
+@attrs.frozen(eq=False)
+class Timeline(Part):
+    """Lanes over time.
+
+    Attributes:
+        lanes: From above.
+        names: Names of boxes.
+        kinds: What their colours are for, most of the time first; the legend.
+        text: What it shows, in words, for people who cannot see it.
+        most: How many boxes are held; 0: as many as keep a page small.
+
+    """
+
+    lanes: Sequence[Lane]
+    names: Sequence[str]
+    kinds: Sequence[str]
+    text: str
+    most: int = MOST_SLICES
+
+    def html(self) -> Iterator[str]:
+        """Yield a figure with its controls, whose data the script of the page draws."""
+        own = sum(len(lane.slices.name) for lane in self.lanes)
+        kept = [_merged(lane.slices, self.most / own) for lane in self.lanes if own]
+        held = sum(len(slices.name) for slices, _ in kept)
+        yield '<figure class="timeline"><div class="tools">'
+        yield (
+            '<input type="search" aria-label="Search the timeline by name" '
+            'placeholder="Search by name">'
+        )
+        for action, sign, label in _BUTTONS:
+            yield (
+                f'<button type="button" data-do="{action}" title="{label}" '
+                f'aria-label="{label}">{sign}</button>'
+            )
+        yield '<span class="dim found" role="status"></span></div>'
+        yield (
+            f'<div class="plot" tabindex="0" role="application" '
+            f'aria-label="{escape(self.text)} {_KEYS}"></div>'
+            f'<ul class="legend"></ul>'
+        )
+        merged = ""
+        if held < own:
+            merged = f" {own:,} boxes are drawn as {held:,}: short neighbours as one."
+        yield f"<figcaption>{escape(self.text)}{merged} {_MOUSE}</figcaption>"
+        data = {
+            "names": self.names,
+            "kinds": self.kinds,
+            "lanes": [
+                {"label": lane.label, **_columns(*slices)}
+                for lane, slices in zip(self.lanes, kept, strict=False)
+            ],
+        }
+        yield f"{json_script(data)}</figure>"
+
+
+_BUTTONS = (
+    ("next", "Next match", "Show the next match"),
+    ("in", "+", "Zoom in"),
+    ("out", "\N{MINUS SIGN}", "Zoom out"),
+    ("left", "\N{LEFTWARDS ARROW}", "Earlier"),
+    ("right", "\N{RIGHTWARDS ARROW}", "Later"),
+    ("all", "All", "Show the whole step"),
+)
+_KEYS = "Keys: + and - zoom, arrows move, 0 shows all, N the next match."
+_MOUSE = "Drag to zoom, or turn the wheel; a double click shows all. Keys: + \N{MINUS SIGN} arrows 0 N."
+
+
+def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
+    """Return at most about so large a share of the slices, and how many each is of.
+
+    Neighbours that together are shorter than some time become one, named after the
+    first; the time is doubled until they are few enough.
+    """
+    count = len(slices.name)
+    most = max(int(share * count), 1)
+    firsts = np.arange(count)
+    if count > most:
+        step_ns = max(int(np.max(slices.end_ns)) // (8 * most), 1)
+        while len(firsts) > most:
+            firsts = _first_of_each(slices, step_ns)
+            step_ns *= 2
+    lasts = np.append(firsts[1:], count) - 1
+    merged = Slices(
+        slices.name[firsts],
+        slices.kind[firsts],
+        slices.start_ns[firsts],
+        slices.end_ns[lasts] if count else slices.end_ns,
+    )
+    return merged, lasts - firsts + 1 if count else firsts
+
+
+def _first_of_each(slices: Slices, step_ns: int) -> Integers:
+    """Return the first of each run of slices that end in the same step of time."""
+    step = slices.end_ns // step_ns
+    long = slices.end_ns - slices.start_ns >= step_ns
+    new = np.ones(len(step), np.bool_)
+    new[1:] = (step[1:] != step[:-1]) | long[1:] | long[:-1]
+    return np.flatnonzero(new)
+
+
+def _columns(slices: Slices, merged: Integers) -> Json:
+    """Return columns of small numbers: each starts so long after the one before ends."""
+    ends = np.append(0, slices.end_ns[:-1]) if len(slices.name) else slices.end_ns
+    more = np.flatnonzero(merged > 1)
+    return {
+        "name": slices.name.tolist(),
+        "kind": slices.kind.tolist(),
+        "gap": (slices.start_ns - ends).tolist(),
+        "ns": (slices.end_ns - slices.start_ns).tolist(),
+        "merged": dict(zip(more.tolist(), merged[more].tolist(), strict=True)),
+    }
