@@ -11,6 +11,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
+    from perfc.tools.charts import memory_over_time
     from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         format_json,
         format_us,
         kernel_limit,
-        memory_timeline,
     )
     from perfc.tools.sweeping import Sweep, sweep
     from perfc.tools.tile_time import tile_time_us
@@ -37,6 +37,7 @@ else:
         __name__,
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
+            "charts": ("memory_over_time",),
             "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
@@ -54,7 +55,6 @@ else:
                 "format_json",
                 "format_us",
                 "kernel_limit",
-                "memory_timeline",
             ),
             "sweeping": ("Sweep", "sweep"),
             "tile_time": ("tile_time_us",),
@@ -86,7 +86,7 @@ __all__ = [
     "from_torch",
     "kernel_limit",
     "load",
-    "memory_timeline",
+    "memory_over_time",
     "sweep",
     "tile_time_us",
 ]

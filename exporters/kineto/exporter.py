@@ -45,7 +45,7 @@ def _document(report: Report) -> str:
         pieces += rank_slices(rank, report.results)
     pieces += path_arrows(ranks, report.results)
     for rank, use in zip(ranks, report.memory_uses, strict=True):
-        pieces += memory_counters(rank, use)
+        pieces += memory_counters(rank, report.results, use)
     pieces.append("\n]}\n")
     return "".join(pieces)
 

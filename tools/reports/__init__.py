@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         comparison_text,
     )
     from perfc.tools.reports.exporter import Exporter, find_exporter
-    from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
     from perfc.tools.reports.numbers import (
         format_bytes,
@@ -42,7 +41,6 @@ else:
         {
             "comparison": ("compared", "comparison_rows", "comparison_text"),
             "exporter": ("Exporter", "find_exporter"),
-            "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
             "numbers": (
                 "format_bytes",
@@ -95,7 +93,6 @@ __all__ = [
     "format_us",
     "kernel_limit",
     "lone_id",
-    "memory_timeline",
     "node_id",
     "plan_of",
     "print_analysis",
