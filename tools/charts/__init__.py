@@ -1,4 +1,4 @@
-"""The data behind charts of a report: numbers, not yet drawn."""
+"""The data behind charts of a report, and what pages show of ranked plans."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         memory_over_time,
         memory_timeline,
     )
+    from perfc.tools.charts.plans import plan_bars, time_and_memory
     from perfc.tools.charts.roofline import Roofline, RooflinePoint, roofline_points
 else:
     __getattr__ = door(
@@ -24,6 +25,7 @@ else:
                 "memory_over_time",
                 "memory_timeline",
             ),
+            "plans": ("plan_bars", "time_and_memory"),
             "roofline": ("Roofline", "RooflinePoint", "roofline_points"),
         },
     )
@@ -35,5 +37,7 @@ __all__ = [
     "RooflinePoint",
     "memory_over_time",
     "memory_timeline",
+    "plan_bars",
     "roofline_points",
+    "time_and_memory",
 ]

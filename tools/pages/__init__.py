@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from perfc.tools.pages.charts import Axis, Chart, Series
     from perfc.tools.pages.document import fragment, page
     from perfc.tools.pages.part import Part, json_script
+    from perfc.tools.pages.quantities import quantity_table
     from perfc.tools.pages.tables import Bar, Bars, Cell, Step, Table, Waterfall
     from perfc.tools.pages.timeline import Lane, Slices, Timeline
 else:
@@ -59,6 +60,7 @@ else:
             "charts": ("Axis", "Chart", "Series"),
             "document": ("fragment", "page"),
             "part": ("Part", "json_script"),
+            "quantities": ("quantity_table",),
             "tables": ("Bar", "Bars", "Cell", "Step", "Table", "Waterfall"),
             "timeline": ("Lane", "Slices", "Timeline"),
         },
@@ -89,4 +91,5 @@ __all__ = [
     "fragment",
     "json_script",
     "page",
+    "quantity_table",
 ]

@@ -15,6 +15,10 @@ MOST_ROWS = 1000
 """More are slow to sort in a browser, and long to read."""
 
 
+_LONG = 24
+"""Cells of more letters are broken into lines."""
+
+
 @attrs.frozen
 class Cell:
     """A cell that is a number.
@@ -106,6 +110,7 @@ def _cells(row: Row, numbers: set[int]) -> Iterator[str]:
     for column, cell in enumerate(row):
         own = ' class="number"' if column in numbers else ""
         if isinstance(cell, str):
+            own = own or (' class="long"' if len(cell) > _LONG else "")
             yield f"<td{own}>{escape(cell)}</td>"
         else:
             yield f'<td{own} data-value="{cell.value:.6g}">{escape(cell.text)}</td>'
