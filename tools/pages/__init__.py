@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from perfc.tools.pages.document import fragment, page
     from perfc.tools.pages.part import Part, json_script
     from perfc.tools.pages.tables import Bar, Bars, Cell, Step, Table, Waterfall
-    from perfc.tools.pages.timeline import Lane, Slices, Timeline
+    from perfc.tools.pages.timeline import Slices, Timeline, TimelineLane
 else:
     __getattr__ = door(
         __name__,
@@ -60,7 +60,7 @@ else:
             "document": ("fragment", "page"),
             "part": ("Part", "json_script"),
             "tables": ("Bar", "Bars", "Cell", "Step", "Table", "Waterfall"),
-            "timeline": ("Lane", "Slices", "Timeline"),
+            "timeline": ("Slices", "Timeline", "TimelineLane"),
         },
     )
 
@@ -74,7 +74,6 @@ __all__ = [
     "Chart",
     "Data",
     "Heading",
-    "Lane",
     "Part",
     "Preformatted",
     "Remarks",
@@ -85,6 +84,7 @@ __all__ = [
     "Table",
     "Text",
     "Timeline",
+    "TimelineLane",
     "Waterfall",
     "fragment",
     "json_script",
