@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
+    from perfc.tools.pages import Slices, Timeline, TimelineLane
+    from perfc.tools.report_page import report_page
     from perfc.tools.reports import (
         NODE_KEYS,
-        PAGE_SCRIPT,
-        PAGE_STYLE,
         Exporter,
         Report,
         Results,
@@ -41,11 +41,11 @@ else:
             "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
+            "pages": ("Slices", "Timeline", "TimelineLane"),
+            "report_page": ("report_page",),
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
-                "PAGE_SCRIPT",
-                "PAGE_STYLE",
                 "Report",
                 "Results",
                 "compared",
@@ -63,15 +63,16 @@ else:
 
 __all__ = [
     "NODE_KEYS",
-    "PAGE_SCRIPT",
-    "PAGE_STYLE",
     "Diff",
     "Exporter",
     "Model",
     "Oracle",
     "Report",
     "Results",
+    "Slices",
     "Sweep",
+    "Timeline",
+    "TimelineLane",
     "analyze",
     "compared",
     "comparison_rows",
@@ -87,6 +88,7 @@ __all__ = [
     "kernel_limit",
     "load",
     "memory_over_time",
+    "report_page",
     "sweep",
     "tile_time_us",
 ]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from perfc.tools.pages.part import Part, json_script
     from perfc.tools.pages.quantities import quantity_table
     from perfc.tools.pages.tables import Bar, Bars, Cell, Step, Table, Waterfall
-    from perfc.tools.pages.timeline import Lane, Slices, Timeline
+    from perfc.tools.pages.timeline import Slices, Timeline, TimelineLane
 else:
     __getattr__ = door(
         __name__,
@@ -62,7 +62,7 @@ else:
             "part": ("Part", "json_script"),
             "quantities": ("quantity_table",),
             "tables": ("Bar", "Bars", "Cell", "Step", "Table", "Waterfall"),
-            "timeline": ("Lane", "Slices", "Timeline"),
+            "timeline": ("Slices", "Timeline", "TimelineLane"),
         },
     )
 
@@ -76,7 +76,6 @@ __all__ = [
     "Chart",
     "Data",
     "Heading",
-    "Lane",
     "Part",
     "Preformatted",
     "Remarks",
@@ -87,6 +86,7 @@ __all__ = [
     "Table",
     "Text",
     "Timeline",
+    "TimelineLane",
     "Waterfall",
     "fragment",
     "json_script",

@@ -46,20 +46,22 @@ class Series:
         name: What the legend calls it.
         x: Where to the right.
         y: Where up, as many.
-        drawn: How.
+        drawn: How. Areas step, have the same x, and lie on those after them.
         notes: What each point says when it is pointed at; empty: its numbers.
         color: Number of its colour; -1 is grey.
         sizes: How large each point is drawn, from 0 to 1; empty: all alike.
+        label: Where a line has its name, which the legend then leaves out; "" nowhere.
 
     """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
-    drawn: Literal["points", "line", "steps", "dashes"] = "points"
+    drawn: Literal["points", "line", "steps", "dashes", "area"] = "points"
     notes: Sequence[str] = ()
     color: int = 0
     sizes: Sequence[float] = ()
+    label: Literal["", "start", "end"] = ""
 
     @property
     def document(self) -> Json:
@@ -72,6 +74,7 @@ class Series:
             "drawn": self.drawn,
             "notes": self.notes,
             "color": self.color,
+            "label": self.label,
         }
 
 

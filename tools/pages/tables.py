@@ -49,6 +49,7 @@ class Table(Part):
         search: Whether rows can be searched for.
         most: How many rows are shown.
         order: What the rows are in order of, said where not all are shown.
+        total: How many there are, if `rows` are not all.
 
     """
 
@@ -59,6 +60,7 @@ class Table(Part):
     search: bool = False
     most: int = MOST_ROWS
     order: str = "first"
+    total: int = 0
 
     def html(self) -> Iterator[str]:
         """Yield the table, in a box of its own that scrolls."""
@@ -71,8 +73,9 @@ class Table(Part):
                 f'aria-label="{label}" placeholder="Search rows">'
                 f'<span class="dim" role="status"></span></p>'
             )
-        if len(shown) < len(self.rows):
-            text = f"The {len(shown):,} {self.order} of {len(self.rows):,}."
+        total = max(self.total, len(self.rows))
+        if len(shown) < total:
+            text = f"The {len(shown):,} {self.order} of {total:,}."
             yield f'<p class="dim">{escape(text)}</p>'
         yield f'<div class="scroll" tabindex="0" role="region" {_label(self.name)}>'
         numbers = self._numbers(shown)
@@ -147,17 +150,25 @@ class Bars(Part):
     Attributes:
         bars: The amounts.
         name: What they are, for people who hear the page.
+        heading: Headings of labels, bars, texts and notes; empty for none.
 
     """
 
     bars: Sequence[Bar]
     name: str
+    heading: Sequence[str] = ()
 
     def html(self) -> Iterator[str]:
         """Yield a table whose second column is drawn."""
         ends = [b.high if b.high == b.high else b.amount for b in self.bars]  # noqa: PLR0124 - NaN
         longest = max([*ends, 0.0]) or 1.0
-        yield f'<table class="bars" {_label(self.name)}><tbody>'
+        yield f'<table class="bars" {_label(self.name)}>'
+        if self.heading:
+            first, second, *others = map(escape, self.heading)
+            yield f'<thead><tr><th scope="col">{first}</th><th>{second}</th>'
+            yield "".join(f'<th class="number" scope="col">{o}</th>' for o in others)
+            yield "</tr></thead>"
+        yield "<tbody>"
         for bar in self.bars:
             yield f'<tr><th scope="row">{escape(bar.label)}</th>'
             yield f'<td class="drawn">{_drawn(bar, longest)}</td>'

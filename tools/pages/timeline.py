@@ -15,7 +15,7 @@ from perfc.tools.pages.part import Part, json_script
 Json: TypeAlias = dict[str, Any]
 Integers: TypeAlias = NDArray[np.int64]
 
-MOST_SLICES = 40_000
+MOST_SLICES = 25_000
 """So many keep a page below a megabyte; shorter neighbours are put together first."""
 
 
@@ -38,17 +38,19 @@ class Slices:
 
 
 @attrs.frozen(eq=False)
-class Lane:
+class TimelineLane:
     """A thread or a stream.
 
     Attributes:
         label: What it is called.
         slices: What runs there.
+        summed: Whether the legend counts its time.
 
     """
 
     label: str
     slices: Slices
+    summed: bool = True
 
 
 @attrs.frozen(eq=False)
@@ -58,22 +60,25 @@ class Timeline(Part):
     Attributes:
         lanes: From above.
         names: Names of boxes.
-        kinds: What their colours are for, most of the time first; the legend.
+        kinds: What they are.
+        colors: Number of the colour of each kind, from 0 to 8; the last is grey.
         text: What it shows, in words, for people who cannot see it.
         most: How many boxes are held; 0: as many as keep a page small.
 
     """
 
-    lanes: Sequence[Lane]
+    lanes: Sequence[TimelineLane]
     names: Sequence[str]
     kinds: Sequence[str]
+    colors: Sequence[int]
     text: str
     most: int = MOST_SLICES
 
     def html(self) -> Iterator[str]:
         """Yield a figure with its controls, whose data the script of the page draws."""
         own = sum(len(lane.slices.name) for lane in self.lanes)
-        kept = [_merged(lane.slices, self.most / own) for lane in self.lanes if own]
+        share = min(1.0, self.most / max(own, 1))
+        kept = [_merged(lane.slices, share) for lane in self.lanes]
         held = sum(len(slices.name) for slices, _ in kept)
         yield '<figure class="timeline"><div class="tools">'
         yield (
@@ -98,9 +103,10 @@ class Timeline(Part):
         data = {
             "names": self.names,
             "kinds": self.kinds,
+            "colors": self.colors,
             "lanes": [
-                {"label": lane.label, **_columns(*slices)}
-                for lane, slices in zip(self.lanes, kept, strict=False)
+                {"label": lane.label, "summed": lane.summed, **_columns(*slices)}
+                for lane, slices in zip(self.lanes, kept, strict=True)
             ],
         }
         yield f"{json_script(data)}</figure>"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
+    from perfc.tools.reports.page_head import answer, breakdown, cards, report_head
     from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
@@ -49,6 +50,7 @@ else:
                 "format_share",
                 "format_us",
             ),
+            "page_head": ("answer", "breakdown", "cards", "report_head"),
             "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
             "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
@@ -76,7 +78,10 @@ __all__ = [
     "Sensitivity",
     "Slope",
     "VerbResult",
+    "answer",
+    "breakdown",
     "bubble_s",
+    "cards",
     "columns_text",
     "compared",
     "comparison_rows",
@@ -96,5 +101,6 @@ __all__ = [
     "node_id",
     "plan_of",
     "print_analysis",
+    "report_head",
     "with_probabilities",
 ]

@@ -428,6 +428,12 @@ class Report(VerbResult):
         times = f"{self.time_us:.6g} us ({low_us:.6g} to {high_us:.6g})"
         return f"<Report {what}: {times}, bound by {self.bound}>"
 
+    def _repr_html_(self) -> str:
+        from perfc.tools.pages import fragment
+        from perfc.tools.reports.page_head import report_head
+
+        return printable(fragment(report_head(self)))
+
     def _text(self) -> str:
         return report_table.format_report(*self._told, self.sensitivity)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -91,6 +91,7 @@ class Tables:
         slopes: What decides the time; None if that was not asked for.
         loading: A heading, and a row per stage of the input pipeline; or nothing.
         loading_at: How the stages follow each other, and what they add.
+        kinds: What each row of the breakdown is, as segments of the path have it.
 
     """
 
@@ -107,6 +108,7 @@ class Tables:
     slopes: Sensitivity | None = None
     loading: Sequence[tuple[str, ...]] = ()
     loading_at: str = ""
+    kinds: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 
 def report_tables(
@@ -139,6 +141,7 @@ def report_tables(
         slopes,
         loading_rows(report),
         loading_place(report),
+        {_label(row["kind"], row["detail"]): row["kind"] for row in report["breakdown"]},
     )
 
 

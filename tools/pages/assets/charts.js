@@ -5,13 +5,18 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const colorName = (series) => (series.color < 0 ? "--grey" : `--c${series.color % 8}`);
   const hidden = new Set();
 
+  /* An area lies on those after it. */
+  const isArea = (series) => series.drawn === "area";
+  const top = (number, index) => !isArea(data.series[number]) ? data.series[number].y[index]
+    : data.series.slice(number).reduce((sum, series) => sum + (isArea(series) ? series.y[index] : 0), 0);
+
   /* uPlot wants one column of x: every point has a place of its own in it. */
   const points = data.series.flatMap((series, number) =>
-    series.x.map((x, index) => ({ number, index, x, y: series.y[index] })));
+    series.x.map((x, index) => ({ number, index, x, y: series.y[index], top: top(number, index) })));
   points.sort((a, b) => a.x - b.x || a.number - b.number || a.index - b.index);
   const columns = [points.map((point) => point.x)];
   for (const number of data.series.keys())
-    columns.push(points.map((point) => (point.number === number ? point.y : undefined)));
+    columns.push(points.map((point) => (point.number === number ? point.top : undefined)));
 
   const written = (axis, value) => (axis.words.length ? axis.words[value] ?? "" : perfc.amount(value, axis.unit));
   const note = (point) => {
@@ -58,28 +63,45 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   };
 
   const point = (plot) => {
-    const { left, top } = plot.cursor;
+    const { left } = plot.cursor;
     let nearest = null, least = NEAR;
     for (const one of left < 0 ? [] : points) {
       if (hidden.has(one.number)) continue;
-      const away = Math.hypot(plot.valToPos(one.x, "x") - left, plot.valToPos(one.y, "y") - top);
+      const away = Math.hypot(plot.valToPos(one.x, "x") - left, plot.valToPos(one.top, "y") - plot.cursor.top);
       if (away < least) [nearest, least] = [one, away];
     }
     if (!nearest) return tip.hide();
     const box = plot.over, place = figure.querySelector(".plot");
     tip.show(note(nearest), plot.valToPos(nearest.x, "x") + box.offsetLeft + place.offsetLeft,
-      plot.valToPos(nearest.y, "y") + box.offsetTop + place.offsetTop);
+      plot.valToPos(nearest.top, "y") + box.offsetTop + place.offsetTop);
   };
 
-  const paths = { points: () => null, line: uPlot.paths.linear(), dashes: uPlot.paths.linear(),
-    steps: uPlot.paths.stepped({ align: 1 }) };
+  const steps = uPlot.paths.stepped({ align: 1 }), line = uPlot.paths.linear();
+  const paths = { points: () => null, line, dashes: line, steps, area: steps };
+
+  /** Names of lines, beside their ends; a line that would cover one is left to the table. */
+  const drawLabels = (plot) => {
+    const { ctx, bbox } = plot, pixel = devicePixelRatio;
+    ctx.save();
+    ctx.font = `${12 * pixel}px system-ui, sans-serif`;
+    ctx.fillStyle = perfc.color("--dim");
+    for (const series of data.series) {
+      if (!series.label) continue;
+      const atEnd = series.label === "end", index = atEnd ? series.x.length - 1 : 0;
+      const x = Math.min(Math.max(plot.valToPos(series.x[index], "x", true), bbox.left), bbox.left + bbox.width);
+      ctx.textAlign = atEnd ? "right" : "left";
+      ctx.fillText(series.name, x + (atEnd ? -4 : 6) * pixel, plot.valToPos(series.y[index], "y", true) - 6 * pixel);
+    }
+    ctx.restore();
+  };
   const make = (place, width) => new uPlot({
     width, height: data.height, legend: { show: false },
     scales: { x: scale(data.x), y: scale(data.y) },
     axes: [axis(data.x, false), axis(data.y, true)],
     cursor: { points: { show: false }, drag: { x: false, y: false }, x: false, y: false },
-    hooks: { draw: [drawPoints], setCursor: [point] },
+    hooks: { draw: [drawPoints, drawLabels], setCursor: [point] },
     series: [{}, ...data.series.map((series) => ({
+      fill: isArea(series) ? () => perfc.color(colorName(series)) : undefined,
       spanGaps: true, width: 1.75, paths: paths[series.drawn], points: { show: false },
       stroke: () => perfc.color(colorName(series)), dash: series.drawn === "dashes" ? [6, 4] : undefined,
     }))],
@@ -87,8 +109,9 @@ for (const figure of document.querySelectorAll("figure.chart")) {
 
   let plot = null;
   perfc.drawn(figure, (place, width) => (plot = make(place, width)));
-  if (data.series.length > 1)
-    for (const [number, series] of data.series.entries()) {
+  const named = [...data.series.entries()].filter(([, series]) => !series.label);
+  if (named.length > 1)
+    for (const [number, series] of named) {
       const button = perfc.element("button", { type: "button", "aria-pressed": "false" });
       button.title = "Hide or show";
       button.append(perfc.swatch(colorName(series)), series.name);

@@ -3,7 +3,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const LANE = 44, BOX_TOP = 17, BOX = 24, LEAST_NS = 20, STILL_MS = 300;
   const data = perfc.own(figure), tip = perfc.tip(figure), place = figure.querySelector(".plot");
   const input = figure.querySelector("input"), found = figure.querySelector(".found");
-  const colorName = (kind) => (kind < 8 ? `--c${kind}` : "--grey");
+  const colorName = (color) => (color < 8 ? `--c${color}` : "--grey");
 
   for (const lane of data.lanes) {
     let at = 0;
@@ -48,7 +48,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
       if (right - reached < 0.6 && !marked) continue;
       reached = Math.max(right, left + 1);
       ctx.globalAlpha = shown ? 1 : 0.16;
-      ctx.fillStyle = colors[Math.min(lane.kind[index], 8)];
+      ctx.fillStyle = colors[data.colors[lane.kind[index]]];
       ctx.fillRect(left, top, Math.max(right - left - (right - left > 4 ? pixel : 0), marked ? 1.5 * pixel : 0.8), BOX * pixel);
       if (right - left < 44 * pixel || !shown) continue;
       ctx.fillStyle = colors.on;
@@ -65,7 +65,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   };
 
   const draw = (u) => {
-    const colors = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((kind) => perfc.color(colorName(kind)));
+    const colors = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((number) => perfc.color(colorName(number)));
     colors.on = perfc.color("--on");
     colors.dim = perfc.color("--dim");
     u.ctx.save();
@@ -182,14 +182,21 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
     else zoom(Math.exp(Math.max(-0.7, Math.min(0.7, event.deltaY / 300))), Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1));
   }, { passive: false });
 
+  /* A button for each colour; kinds that share one are shown together. */
   const times = data.kinds.map(() => 0);
-  for (const lane of data.lanes) for (const [index, kind] of lane.kind.entries()) times[kind] += lane.ns[index];
-  for (const [kind, name] of data.kinds.entries()) {
-    const button = perfc.element("button", { type: "button", "aria-pressed": "false", title: "Show these alone" });
-    button.append(perfc.swatch(colorName(kind)), `${name} ${time(times[kind])}`);
+  for (const lane of data.lanes)
+    if (lane.summed) for (const [index, kind] of lane.kind.entries()) times[kind] += lane.ns[index];
+  for (const color of [...new Set(data.colors)].sort((a, b) => a - b)) {
+    const kinds = [...data.kinds.keys()].filter((kind) => data.colors[kind] === color);
+    const ns = kinds.reduce((sum, kind) => sum + times[kind], 0);
+    const name = kinds.length > 1 ? `${kinds.length} others` : data.kinds[kinds[0]];
+    const button = perfc.element("button", { type: "button", "aria-pressed": "false" });
+    button.title = `Show these alone: ${kinds.map((kind) => data.kinds[kind]).join(", ")}`;
+    button.append(perfc.swatch(colorName(color)), ns ? `${name} ${time(ns)}` : name);
     button.addEventListener("click", () => {
-      if (!picked.delete(kind)) picked.add(kind);
-      button.setAttribute("aria-pressed", picked.has(kind));
+      const add = !picked.has(kinds[0]);
+      for (const kind of kinds) if (add) picked.add(kind); else picked.delete(kind);
+      button.setAttribute("aria-pressed", add);
       search();
     });
     const item = perfc.element("li");

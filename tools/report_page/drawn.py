@@ -1,0 +1,181 @@
+"""Charts of the page of a report: its roofline, and its memory over time."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from perfc.tools import pages
+from perfc.tools.charts import (
+    MemoryOverTime,
+    Roofline,
+    RooflinePoint,
+    memory_timeline,
+    roofline_points,
+)
+from perfc.tools.reports import (
+    Report,
+    format_bytes,
+    format_percent,
+    format_quantity,
+    format_us,
+)
+
+_MOST_POINTS = 2000
+"""Of a roofline: those that take longest."""
+
+_MOST_MOMENTS = 500
+"""Of memory over time: of so many stretches of the step, the one with most."""
+
+_GROUPS = 6
+"""Ops that a roofline tells apart by colour; the rest is one more."""
+
+_WORTH_DRAWING = 0.35
+"""Share of the device's memory from which on its end is drawn."""
+
+_MEMORY_COLORS = {
+    "parameters": 0,
+    "optimizer": 3,
+    "gradients": 1,
+    "activations": 2,
+    "library": 7,
+}
+
+
+def roofline_chart(report: Report) -> pages.Chart | None:
+    """Return every kernel below what bounds it; None without any that computes."""
+    found = roofline_points(report)
+    computing = [p for p in found.points if p.flops and p.bytes and p.time_us]
+    if not computing:
+        return None
+    drawn = computing[:_MOST_POINTS]
+    intensities = [one.flops / one.bytes for one in drawn]
+    low, high = min(*intensities, 1.0) / 2, max(intensities) * 2
+    return pages.Chart(
+        pages.Axis("arithmetic intensity, FLOP/byte", log=True),
+        pages.Axis("rate, FLOP/s", "FLOP/s", log=True),
+        [*_roofs(found, low, high), *_points(drawn)],
+        _roofline_text(found, computing, len(drawn)),
+        height=420,
+    )
+
+
+def _roofs(found: Roofline, low: float, high: float) -> Iterator[pages.Series]:
+    """Yield a slope for each memory and a ceiling for each mode that is computed in."""
+    top = max(found.flop_per_s.values())
+    slowest = min(found.bytes_per_s.values())
+    for name, rate in found.bytes_per_s.items():
+        end = min(top / rate, high)
+        label = f"{name} {format_quantity(rate, 'B/s')}"
+        drawn = "line" if rate == slowest else "dashes"
+        places = [low, max(end, low)]
+        ups = [rate * place for place in places]
+        yield pages.Series(label, places, ups, drawn, color=-1, label="start")
+    for mode, rate in found.flop_per_s.items():
+        ridge = rate / max(found.bytes_per_s.values())
+        label = f"{mode} {format_quantity(rate, 'FLOP/s')}"
+        places = [min(ridge, high / 2), max(high, 2 * ridge)]
+        yield pages.Series(label, places, [rate] * 2, "line", color=-1, label="end")
+
+
+def _points(drawn: Sequence[RooflinePoint]) -> Iterator[pages.Series]:
+    times: defaultdict[str, float] = defaultdict(float)
+    for one in drawn:
+        times[one.op] += one.time_us
+    ranked = sorted(times, key=lambda op: -times[op])
+    named = ranked if len(ranked) <= _GROUPS + 1 else ranked[:_GROUPS]
+    groups = {op: number for number, op in enumerate(named)}
+    for number in range(len(named) + (len(named) < len(ranked))):
+        own = [one for one in drawn if groups.get(one.op, len(named)) == number]
+        yield pages.Series(
+            named[number] if number < len(named) else f"{len(ranked) - number} more ops",
+            [one.flops / one.bytes for one in own],
+            [one.flop_per_s or 0.0 for one in own],
+            notes=[*map(_note, own)],
+            color=number,
+            sizes=[one.share for one in own],
+        )
+
+
+def _note(one: RooflinePoint) -> str:
+    return (
+        f"{one.node}\n{format_us(one.time_us)} ({format_percent(one.share)}), "
+        f"{one.math or 'no arithmetic'}\n"
+        f"{format_quantity(one.flop_per_s or 0.0, 'FLOP/s')}, "
+        f"{one.flop_per_byte or 0.0:.3g} FLOP/byte, {one.provenance}"
+    )
+
+
+def _roofline_text(
+    found: Roofline, computing: Sequence[RooflinePoint], drawn: int
+) -> str:
+    """Say what is drawn, how close to its roofs, and what has no place there."""
+    text = "Each point is the kernels of an op, as large as its share of their time; "
+    text += "lines are what the device can do."
+    if drawn < len(computing):
+        text += f" The {drawn:,} longest of {len(computing):,} are drawn."
+    rest = len(found.points) - len(computing)
+    if rest:
+        us = math.fsum(one.time_us for one in found.points if not one.flops)
+        text += f" {rest:,} more do no arithmetic and have no place here; they take "
+        text += f"{format_us(us)}."
+    return text
+
+
+def memory_chart(report: Report) -> pages.Chart | None:
+    """Return what is held on the device over the step; None if nothing is."""
+    found = memory_timeline(report)
+    if not max(found.allocated_bytes, default=0):
+        return None
+    at = _moments(found)
+    end_us = report.time_us
+    places = [*(found.start_us[number] for number in at), end_us]
+    series = [
+        pages.Series(
+            name,
+            places,
+            [sizes[number] for number in (*at, at[-1])],
+            "area",
+            color=_MEMORY_COLORS[name],
+        )
+        for name, sizes in reversed(found.bytes_of.items())
+        if max(sizes)
+    ]
+    peak, usable = max(found.allocated_bytes), report.target.device.memory.usable_bytes
+    if peak > _WORTH_DRAWING * usable:
+        label = f"{report.target.name} has {format_bytes(usable)}"
+        line = pages.Series(
+            label, [0.0, end_us], [usable] * 2, "dashes", color=-1, label="end"
+        )
+        series.append(line)
+    return pages.Chart(
+        pages.Axis("time", "us"),
+        pages.Axis("allocated", "bytes"),
+        series,
+        _memory_text(report, found),
+        height=260,
+    )
+
+
+def _memory_text(report: Report, found: MemoryOverTime) -> str:
+    peak = found.allocated_bytes[found.peak]
+    text = f"What tensors take of the device's memory; {format_bytes(peak)} at most"
+    text += f", at {found.at_node}" if found.at_node else ""
+    if len(found.start_us) > _MOST_MOMENTS:
+        text += f". Of {len(found.start_us):,} moments, the largest of each stretch"
+    return f"{text}."
+
+
+def _moments(found: MemoryOverTime) -> list[int]:
+    """Return which points are drawn: the first, the last, and peaks of stretches."""
+    count = len(found.start_us)
+    if count <= _MOST_MOMENTS:
+        return [*range(count)]
+    sizes = np.array(found.allocated_bytes)
+    edges = np.linspace(0, count, _MOST_MOMENTS + 1).astype(int).tolist()
+    stretches = zip(edges[:-1], edges[1:], strict=True)
+    peaks = [first + int(sizes[first:end].argmax()) for first, end in stretches]
+    return sorted({0, *peaks, count - 1})
