@@ -1,4 +1,4 @@
-"""Tables of text that is numbers with units: written as they are, sorted by what they say."""
+"""Tables of text that is numbers with units, sorted by what they say."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from perfc.tools.pages.tables import MOST_ROWS, Cell, Row, Table
 
 _UNITS: Mapping[str, float] = {
-    **{"": 1, "%": 1, "x": 1},
-    **{"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6},
-    **{"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15},
-    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-    **{"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15},
-    **{"W": 1, "kW": 1e3, "MW": 1e6, "J": 1, "kJ": 1e3},
+    "": 1, "%": 1, "x": 1,
+    "ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6,
+    "B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+    "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+    "W": 1, "kW": 1e3, "MW": 1e6, "J": 1, "kJ": 1e3,
 }
 """What units are of the first of their kind; a column has one kind."""
 
@@ -58,7 +58,9 @@ def quantity_table(
 
     """
     heading, *rows = lines
-    numeric = [_is_numeric([row[column] for row in rows]) for column in range(len(heading))]
+    numeric = [
+        _is_numeric([row[column] for row in rows]) for column in range(len(heading))
+    ]
     return Table(
         heading,
         [_cells(row, numeric) for row in rows],

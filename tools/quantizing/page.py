@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
-from perfc.tools.charts import plan_bars, time_and_memory
+from perfc.tools.charts import interval_text, plan_bars, time_and_memory
 from perfc.tools.pages import (
     Axis,
     Chart,
@@ -51,10 +51,9 @@ def quantized_page(found: Quantization) -> str:
 def _heading(found: Quantization) -> Heading:
     best, report, original = found.best, found.best.report, found.original.report
     batch = report.model.batch
-    low_us, high_us = report.interval_us
     change = 100 * (report.time_us / original.time_us - 1)
     return Heading(
-        f"{report.model.name} on {found.target.name}",
+        f"{report.model.name} in fewer bits on {found.target.name}",
         asked=(
             report.runtime,
             *(() if batch is None else (f"batch {batch:,}",)),
@@ -62,7 +61,7 @@ def _heading(found: Quantization) -> Heading:
         ),
         answer=format_us(report.time_us),
         label=f"Step of {best.name}:",
-        remark=f"90 % interval {format_us(low_us)} to {format_us(high_us)}",
+        remark=interval_text(found.plans[0]),
         badges=[
             (f"{change:+.1f} % against the original", "good" if change < 0 else "bad"),
             ("fits in memory", "good") if best.fits else ("does not fit", "bad"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfc.planning.plans import size_text
-from perfc.tools.charts import plan_bars
+from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
     Bar,
     Bars,
@@ -58,13 +58,11 @@ def shard_page(found: Sharding) -> str:
 def _heading(found: Sharding) -> Heading:
     model, best, priced = found.model, found.best, found.plans[0]
     size = size_text(sum(table.bytes for table in model.tables))
-    low_us, high_us = priced.time_us_p05, priced.time_us_p95
-    remark = "by the compact model of the search"
-    if low_us is not None and high_us is not None:
-        remark = f"90 % interval {format_us(low_us)} to {format_us(high_us)}"
+    remark = interval_text(priced) or "by the compact model of the search"
     fits = ("fits in memory", "good") if best.fits else ("does not fit", "bad")
     return Heading(
-        f"{name_of(found)} on {model.world.ranks} ranks of {model.target.name}",
+        f"Tables of {name_of(found)} on {model.world.ranks} ranks of "
+        f"{model.target.name}",
         asked=(
             "training step" if model.request.mode == "training" else "inference",
             f"{model.samples:,} samples a rank",
@@ -86,17 +84,16 @@ def _ranks(one: RankedPlan) -> Iterator[Part]:
             _name(one, rank),
             (own := float(lookup_s[rank] + update_s[rank])) * US,
             format_us(own * US),
-            note=f"updates {format_us(float(update_s[rank]) * US)}",
+            note=format_us(float(update_s[rank]) * US),
             kind="kernel",
         )
         for rank in ranks
     ]
-    yield Section("Lookups and updates", [Bars(times, "Time of each rank")], level=3)
-    yield Section(
-        "Memory that tables take",
-        [Bars([*_sizes(one, ranks)], "Memory of each rank")],
-        level=3,
-    )
+    time = Bars(times, "Time of each rank", ("rank", "", "time", "of it updates"))
+    sizes = [*_sizes(one, ranks)]
+    size = Bars(sizes, "Memory of each rank", ("rank", "", "memory", "of its room"))
+    yield Section("Lookups and updates", [time], level=3)
+    yield Section("Memory that tables take", [size], level=3)
     if one.host_bytes.any():
         yield Text(on_host(one))
     yield quantity_table(load_lines(one), f"Load of the ranks under {one.name}")
@@ -106,7 +103,7 @@ def _sizes(one: RankedPlan, ranks: Sequence[int]) -> Iterator[Bar]:
     room = float(one.room_bytes[0])
     for rank in ranks:
         held = float(one.device_bytes[rank])
-        note = f"{format_percent(held / room)} of its room" if room else ""
+        note = format_percent(held / room) if room else ""
         yield Bar(_name(one, rank), held, size_text(held), note=note, kind="memory")
 
 

@@ -65,7 +65,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
     top = best(priced, metric, 1)
     if not top or metric == "fits":
         asked = (varied, ", ".join(space.names))
-        return Heading(_name(space), (counted, *asked), badges=badges)
+        return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
     (row,) = top
     setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
     interval = ""
@@ -73,7 +73,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         low, high = (row[name] for name in INTERVAL)
         interval = f"90 % interval {format_us(low)} to {format_us(high)}"
     return Heading(
-        _name(space),
+        f"Sweep of {_name(space)}",
         asked=(counted, varied, ", ".join(space.names)),
         answer=cell_text(row, metric),
         label=f"Best {heading(metric)}, at {setting}:",
@@ -135,10 +135,12 @@ def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> Chart:
         own = [row for row in rows if row[TARGET] == name]
         series += _best_lines(own, places, axis, metric, number)
     return Chart(
-        pages.Axis(axis.column, log=not words and _is_wide([*places.values()]), words=words),
+        pages.Axis(
+            axis.column, log=not words and _is_wide([*places.values()]), words=words
+        ),
         _axis(metric, [float(row[metric]) for row in rows]),
         series,
-        f"{heading(metric)} of each configuration over {axis.column}.",
+        f"Each point is a configuration: its {heading(metric)} over {axis.column}.",
     )
 
 
@@ -221,7 +223,12 @@ def _is_wide(values: Sequence[float]) -> bool:
 
 
 def _table(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> pages.Table:
-    columns = [*shown_columns(space, priced), ERROR]
+    columns = shown_columns(space, priced)
+    if "time_us" in columns:
+        place = columns.index("time_us") + 1
+        columns[place:place] = INTERVAL
+    if len(priced) < len(rows):
+        columns.append(ERROR)
     shown, order = rows, "first"
     if len(rows) > _MOST_ROWS:
         shown, order = best(priced, space.metrics[0], _MOST_ROWS), "best"
