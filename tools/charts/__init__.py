@@ -8,6 +8,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.charts.boxes import Box, box_timeline
+    from perfc.tools.charts.busy import stage_timeline
     from perfc.tools.charts.memory import (
         MEMORY_CLASSES,
         MemoryOverTime,
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "boxes": ("Box", "box_timeline"),
+            "busy": ("stage_timeline",),
             "memory": (
                 "MEMORY_CLASSES",
                 "MemoryOverTime",
@@ -55,5 +57,6 @@ __all__ = [
     "plan_bars",
     "result_page",
     "roofline_points",
+    "stage_timeline",
     "time_and_memory",
 ]

@@ -33,7 +33,10 @@ _NEAR = 4.0
 
 def plan_bars(plans: Sequence[PricedPlan], name: str) -> Bars:
     """Return a bar for each of the first plans, its interval, and whether it is best."""
-    return Bars([*map(_bar, plans[:_SHOWN])], name, ("plan", "", "time", "is best"))
+    shown = plans[:_SHOWN]
+    known = any(plan.probability_best is not None for plan in shown)
+    heading = ("plan", "", "time", "is best" if known else "")
+    return Bars([*map(_bar, shown)], name, heading)
 
 
 def _bar(plan: PricedPlan) -> Bar:

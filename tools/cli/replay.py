@@ -12,8 +12,8 @@ from perfc.ir import UsageError
 from perfc.tools.cli.arguments import debug_option, output_option, request_option
 from perfc.tools.cli.output_options import (
     contention_option,
-    format_option,
     max_events_option,
+    page_option,
     steps_option,
 )
 from perfc.tools.files import write_result
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 )
 @max_events_option
 @contention_option
-@format_option
+@page_option
 @output_option()
 @debug_option
 def replay(
@@ -94,6 +94,7 @@ def replay(
         replay_alone,
         replay_joint,
         replay_json,
+        replay_page,
         replay_text,
     )
 
@@ -112,8 +113,8 @@ def replay(
     instead = [_seconds(one, joint=joint) for one in predicted] or None
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
-    write = replay_json if format_ == "json" else replay_text
-    write_result(write(replayed, times, predicted), output)
+    forms = {"table": replay_text, "json": replay_json, "html": replay_page}
+    write_result(forms[format_](replayed, times, predicted), output)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.dedup.report import Deduplication, PricedStep, group_rows, step_rows
 from perfc.tools.pages import (
@@ -23,7 +25,6 @@ def dedup_page(found: Deduplication) -> str:
         plan_bars(found.plans, "Time of a step"),
         quantity_table(step_rows(found), "Steps"),
     ]
-    parts = [Section(one.name, [_parts(one)], level=3) for one in found.steps]
     groups = quantity_table(group_rows(found), "Groups of features", search=True)
     return page(
         f"perfc dedup: {name}",
@@ -33,7 +34,7 @@ def dedup_page(found: Deduplication) -> str:
             Section("Steps", steps),
             Section(
                 "Lookups, exchanges, expansion",
-                parts,
+                [Bars([*_parts(found.steps)], "Parts of the steps")],
                 note="Device time of the rank that has most of it.",
             ),
             Section("Groups of features", [groups]),
@@ -63,14 +64,11 @@ def _heading(found: Deduplication) -> Heading:
     )
 
 
-def _parts(step: PricedStep) -> Bars:
-    bars = [
-        Bar(
-            name.removesuffix("_us").replace("_", " "),
-            amount_us,
-            format_us(amount_us),
-            kind="comm" if "all_to_all" in name else "kernel",
-        )
-        for name, amount_us in step.parts_us.items()
-    ]
-    return Bars(bars, f"Parts of the step {step.name}")
+def _parts(steps: Sequence[PricedStep]) -> Iterator[Bar]:
+    for step in steps:
+        for name, amount_us in step.parts_us.items():
+            if amount_us:
+                what = name.removesuffix("_us").replace("_", " ")
+                kind = "comm" if "all_to_all" in name else "kernel"
+                label = f"{step.name}: {what}"
+                yield Bar(label, amount_us, format_us(amount_us), kind=kind)

@@ -18,7 +18,7 @@ from perfc.tools.pages import (
     page,
     quantity_table,
 )
-from perfc.tools.reports import format_bytes, format_percent, format_us
+from perfc.tools.reports import format_bytes, format_percent, format_quantity, format_us
 
 _US = 1e6
 _FORWARD, _BACKWARD, _SENT, _REST = (
@@ -59,7 +59,7 @@ def _heading(found: NetworkComparison) -> Heading:
     best, speedup = found.best, found.speedup
     badges = [
         (f"bubble {format_percent(best.bubble)}", ""),
-        (f"{(asked.batch or 0) / best.step_s:,.4g} samples/s", ""),
+        (format_quantity((asked.batch or 0) / best.step_s, "samples/s"), ""),
     ]
     if speedup is not None and best.name != "even":
         badges.append((f"{speedup:.2f} times as fast as an even split", ""))

@@ -134,6 +134,10 @@ class Cards(Part):
         yield "</dl>"
 
 
+_AT_ONCE = 4
+"""Warnings that are shown before the others are asked for."""
+
+
 @attrs.frozen
 class Remarks(Part):
     """What there is to say of the input and the answer; warnings first and at once.
@@ -153,7 +157,11 @@ class Remarks(Part):
         if found:
             yield '<div class="remarks warning" role="note">'
             yield f"<h2>{_warnings(len(found))}</h2>"
-            yield from _listed(found)
+            yield from _listed(found[:_AT_ONCE])
+            if rest := found[_AT_ONCE:]:
+                yield f"<details><summary>{len(rest):,} more</summary>"
+                yield from _listed(rest)
+                yield "</details>"
             yield "</div>"
         rest = [one for one in self.diagnostics if one.level is Level.NOTE]
         if rest:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfc.planning.strategies import StrategyPrice
-from perfc.tools.charts import interval_text, plan_bars, time_and_memory
+from perfc.tools.charts import (
+    interval_text,
+    plan_bars,
+    stage_timeline,
+    time_and_memory,
+)
 from perfc.tools.pages import (
     Bar,
     Bars,
@@ -18,7 +23,7 @@ from perfc.tools.pages import (
     page,
     quantity_table,
 )
-from perfc.tools.reports import format_percent, format_us
+from perfc.tools.reports import format_percent, format_quantity, format_us
 from perfc.tools.strategies.report import (
     Comparison,
     cannot_be,
@@ -36,7 +41,9 @@ def strategies_page(found: Comparison) -> str:
     fitting, others = strategy_tables(found)
     limit = limit_text(found)
     if fitting:
-        bars = plan_bars(found.plans, "Time of a step with each strategy")
+        fit = zip(found.plans, found.findings.ranked, strict=True)
+        plans = [plan for plan, price in fit if not price.missing_bytes]
+        bars = plan_bars(plans, "Time of a step with each strategy")
         table = quantity_table(fitting, "Strategies", search=True)
         parts.append(Section("Strategies", [bars, table]))
         parts += _best(found)
@@ -76,7 +83,7 @@ def _heading(found: Comparison) -> Heading:
         label=f"Step with {best.strategy}:",
         remark=interval_text(priced),
         badges=[
-            (f"{best.samples_per_s:,.4g} samples/s", ""),
+            (format_quantity(best.samples_per_s, "samples/s"), ""),
             (f"bound by {best.bound}", ""),
             (f"is best with {priced.chance}", ""),
             *cut,
@@ -89,11 +96,14 @@ def _best(found: Comparison) -> Iterator[Part]:
     if best is None:
         return
     bars = Bars([*_parts(best)], "Parts of the step")
+    stages: list[Part] = []
+    if best.strategy.stages > 1:
+        stages.append(stage_timeline(found.pricer.report(best.strategy)))
     command = Preformatted(found.command(best.strategy))
     note = "Shares of the critical path, by what limits it; below the command that "
     yield Section(
         f"The step with {best.strategy}",
-        [bars, command],
+        [bars, *stages, command],
         note=f"{note}predicts it in full.",
     )
 

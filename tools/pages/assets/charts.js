@@ -25,6 +25,12 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     return `${series.name}\n${series.notes[point.index] ?? numbers}`;
   };
 
+  /** Which words have room beside each other: all, each second, each third, ... */
+  const shown = (words, width) => {
+    const longest = 7 * Math.max(...words.map((word) => word.length)) + 8;
+    const each = Math.max(1, Math.ceil((words.length * longest) / Math.max(width - 90, 1)));
+    return [...words.keys()].filter((number) => number % each === 0);
+  };
   const axis = (own, vertical) => ({
     label: own.title, labelSize: 20, size: vertical ? 68 : 36, gap: 4, labelGap: 2,
     font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif",
@@ -32,7 +38,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     grid: { stroke: () => perfc.color("--line"), width: 1 }, ticks: { show: false },
     space: vertical ? 32 : 64,
     values: (_, splits) => splits.map((value) => (value === null ? "" : written(own, value))),
-    ...(own.words.length ? { splits: () => [...own.words.keys()] } : {}),
+    ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : {}),
   });
   const scale = (own) => ({
     time: false, distr: own.log ? 3 : 1,
