@@ -121,7 +121,15 @@ def _steps(replayed: Sequence[Replayed]) -> Iterator[Part]:
             ],
             "Discs are what was measured of each step, points what is simulated.",
         )
-    yield quantity_table(trace_lines(replayed), "Traces and steps", search=True)
+    yield quantity_table([*_named(replayed)], "Traces and steps", search=True)
+
+
+def _named(replayed: Sequence[Replayed]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of traces and steps, each with the trace that it is of."""
+    name = ""
+    for first, *others in trace_lines(replayed):
+        name = PurePath(first).name or name
+        yield (name, *others)
 
 
 def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
