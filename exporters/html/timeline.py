@@ -16,10 +16,10 @@ from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
 from perfc.tools import Report, Results, Slices, Timeline, TimelineLane, format_us
 
 _HOST, _WAIT, _COPY, _COMM = "host", "wait", "copy", "communication"
-_RANKED = 6
-"""Kinds of work on the device that have a colour of their own; the others share one."""
+_COLORS = {_HOST: 7, _WAIT: 8, _COPY: 5, _COMM: 3}
+_KERNELS = (0, 1, 2, 4, 6)
+"""Colours of kernels, most of the time first; those that come later share the last."""
 
-_COLORS = {_HOST: 7, _WAIT: 8}
 _SLICES, _LEAST = 25_000, 2_000
 """Boxes of a page, and of each of many targets on one."""
 
@@ -136,6 +136,6 @@ def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
         )
     found = dict(_COLORS)
     for number in np.argsort(-times_ns, kind="stable").tolist():
-        rank = len(found) - len(_COLORS)
-        found.setdefault(kinds[number], min(rank, _RANKED))
+        rank = min(len(found) - len(_COLORS), len(_KERNELS) - 1)
+        found.setdefault(kinds[number], _KERNELS[rank])
     return [found[kind] for kind in kinds]

@@ -107,6 +107,7 @@ class Chart(Part):
         }
         yield '<figure class="chart">'
         what = f"Chart of {self.y.title} over {self.x.title}"
+        yield f'<p class="above">{escape(self.y.title)}</p>'
         yield f'<div class="plot" role="img" aria-label="{escape(what)}"></div>'
         yield '<ul class="legend"></ul>'
         yield f"<figcaption>{escape(self.text)}</figcaption>"

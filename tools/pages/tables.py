@@ -42,7 +42,7 @@ class Table(Part):
         name: What the table is, for people who hear the page.
         numbers: Columns of text that is written to the right, as numbers are; columns
             of `Cell` are so without being named.
-        search: Whether rows can be searched for.
+        search: Whether rows can be searched for; the first column may then be long.
         most: How many rows are shown.
         order: What the rows are in order of, said where not all are shown.
         total: How many there are, if `rows` are not all.
@@ -61,7 +61,7 @@ class Table(Part):
     def html(self) -> Iterator[str]:
         """Yield the table, in a box of its own that scrolls."""
         shown = self.rows[: self.most]
-        yield '<div class="table">'
+        yield f'<div class="table{" long" * self.search}">'
         if self.search:
             label = escape(f"Search: {self.name}")
             yield (
@@ -111,7 +111,7 @@ def _cells(row: Row, numbers: set[int]) -> Iterator[str]:
         if isinstance(cell, str):
             yield f"<td{own}>{escape(cell)}</td>"
         else:
-            yield f'<td{own} data-value="{cell.value:.6g}">{escape(cell.text)}</td>'
+            yield f'<td data-v="{cell.value:.6g}">{escape(cell.text)}</td>'
 
 
 @attrs.frozen

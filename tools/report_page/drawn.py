@@ -30,6 +30,9 @@ _MOST_POINTS = 2000
 _MOST_MOMENTS = 500
 """Of memory over time: of so many stretches of the step, the one with most."""
 
+_LEAST_INTENSITY = 0.01
+"""FLOP a byte from which on a kernel is drawn: it does arithmetic on what it moves."""
+
 _GROUPS = 6
 """Ops that a roofline tells apart by colour; the rest is one more."""
 
@@ -48,7 +51,11 @@ _MEMORY_COLORS = {
 def roofline_chart(report: Report) -> pages.Chart | None:
     """Return every kernel below what bounds it; None without any that computes."""
     found = roofline_points(report)
-    computing = [p for p in found.points if p.flops and p.bytes and p.time_us]
+    computing = [
+        point
+        for point in found.points
+        if point.time_us and (point.flop_per_byte or 0.0) >= _LEAST_INTENSITY
+    ]
     if not computing:
         return None
     drawn = computing[:_MOST_POINTS]
@@ -119,9 +126,12 @@ def _roofline_text(
         text += f" The {drawn:,} longest of {len(computing):,} are drawn."
     rest = len(found.points) - len(computing)
     if rest:
-        us = math.fsum(one.time_us for one in found.points if not one.flops)
-        text += f" {rest:,} more do no arithmetic and have no place here; they take "
-        text += f"{format_us(us)}."
+        all_us, own_us = (
+            math.fsum(one.time_us for one in points)
+            for points in (found.points, computing)
+        )
+        text += f" {rest:,} more do no arithmetic to speak of; they take "
+        text += f"{format_us(all_us - own_us)}."
     return text
 
 
@@ -162,7 +172,7 @@ def memory_chart(report: Report) -> pages.Chart | None:
 
 def _memory_text(report: Report, found: MemoryOverTime) -> str:
     peak = found.allocated_bytes[found.peak]
-    text = f"What tensors take of the device's memory; {format_bytes(peak)} at most"
+    text = f"What tensors take of the device's memory as the host allocates it, ahead of the device; {format_bytes(peak)} at most"
     text += f", at {found.at_node}" if found.at_node else ""
     if len(found.start_us) > _MOST_MOMENTS:
         text += f". Of {len(found.start_us):,} moments, the largest of each stretch"

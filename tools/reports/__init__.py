@@ -21,7 +21,13 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
-    from perfc.tools.reports.page_head import answer, breakdown, cards, report_head
+    from perfc.tools.reports.page_head import (
+        answer,
+        basis,
+        breakdown,
+        cards,
+        report_head,
+    )
     from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
@@ -50,7 +56,7 @@ else:
                 "format_share",
                 "format_us",
             ),
-            "page_head": ("answer", "breakdown", "cards", "report_head"),
+            "page_head": ("answer", "basis", "breakdown", "cards", "report_head"),
             "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
             "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
@@ -79,6 +85,7 @@ __all__ = [
     "Slope",
     "VerbResult",
     "answer",
+    "basis",
     "breakdown",
     "bubble_s",
     "cards",

@@ -138,7 +138,7 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const ticks = (_, splits, __, ___, step) => {
     const [size, unit] = total >= 1e9 ? [1e9, "s"] : total >= 1e6 ? [1e6, "ms"] : total >= 1e3 ? [1e3, "us"] : [1, "ns"];
     const decimals = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
-    return splits.map((ns) => `${(ns / size).toFixed(decimals)} ${unit}`);
+    return splits.map((ns) => (ns ? `${(ns / size).toFixed(decimals)} ${unit}` : ""));
   };
   const make = (_, width) => {
     plot = new uPlot({
