@@ -13,15 +13,20 @@ from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
-from perfc.tools import Report, Results, Slices, Timeline, TimelineLane, format_us
+from perfc.tools import (
+    MOST_BYTES,
+    Report,
+    Results,
+    Slices,
+    Timeline,
+    TimelineLane,
+    format_us,
+)
 
 _HOST, _WAIT, _COPY, _COMM = "host", "wait", "copy", "communication"
 _COLORS = {_HOST: 7, _WAIT: 8, _COPY: 5, _COMM: 3}
 _KERNELS = (0, 1, 2, 4, 6)
 """Colours of kernels, most of the time first; those that come later share the last."""
-
-_SLICES, _LEAST = 25_000, 2_000
-"""Boxes of a page, and of each of many targets on one."""
 
 _PATH_KINDS = {
     SegmentKind.HOST: _HOST,
@@ -67,7 +72,7 @@ def timeline(report: Report, of: int = 1) -> Timeline:
         kinds=listed,
         colors=_colors(lanes, listed),
         text=f"What runs when, over {format_us(report.time_us)}.",
-        most=max(_LEAST, _SLICES // of),
+        most_bytes=MOST_BYTES // of,
     )
 
 
@@ -131,9 +136,7 @@ def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
     """Return the number of the colour of each kind; those that take most have own ones."""
     times_ns = np.zeros(len(kinds))
     for lane in lanes[1:]:
-        np.add.at(
-            times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns
-        )
+        np.add.at(times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns)
     found = dict(_COLORS)
     for number in np.argsort(-times_ns, kind="stable").tolist():
         rank = min(len(found) - len(_COLORS), len(_KERNELS) - 1)

@@ -41,7 +41,12 @@ if TYPE_CHECKING:
     from perfc.tools.pages.document import fragment, page
     from perfc.tools.pages.part import Part, json_script
     from perfc.tools.pages.tables import Bar, Bars, Cell, Step, Table, Waterfall
-    from perfc.tools.pages.timeline import Slices, Timeline, TimelineLane
+    from perfc.tools.pages.timeline import (
+        MOST_BYTES,
+        Slices,
+        Timeline,
+        TimelineLane,
+    )
 else:
     __getattr__ = door(
         __name__,
@@ -60,11 +65,12 @@ else:
             "document": ("fragment", "page"),
             "part": ("Part", "json_script"),
             "tables": ("Bar", "Bars", "Cell", "Step", "Table", "Waterfall"),
-            "timeline": ("Slices", "Timeline", "TimelineLane"),
+            "timeline": ("MOST_BYTES", "Slices", "Timeline", "TimelineLane"),
         },
     )
 
 __all__ = [
+    "MOST_BYTES",
     "Axis",
     "Bar",
     "Bars",

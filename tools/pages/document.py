@@ -48,7 +48,9 @@ def fragment(parts: Iterable[Part]) -> str:
 
 
 def _links(links: Sequence[tuple[str, str]]) -> Iterator[str]:
-    items = "".join(f'<li><a href="#{to}">{escape(text)}</a></li>' for to, text in links)
+    items = "".join(
+        f'<li><a href="#{to}">{escape(text)}</a></li>' for to, text in links
+    )
     yield f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
 
 

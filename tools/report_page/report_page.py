@@ -220,10 +220,7 @@ def _node(node: Json) -> list[str | pages.Cell]:
             pages.Cell(format_us(node[key]), node[key])
             for key in ("start_us", "duration_us", "slack_us")
         ),
-        *(
-            pages.Cell(_written(node[key]), node[key])
-            for key in ("flops", "bytes")
-        ),
+        *(pages.Cell(_written(node[key]), node[key]) for key in ("flops", "bytes")),
         node["cost_model"],
         node["provenance"],
         "yes" if node["on_critical_path"] else "",

@@ -68,7 +68,9 @@ def _rates(report: Report) -> Iterator[pages.Card]:
             yield pages.Card(label, form.format(float(f"{value:.3g}")))
     mfu: float | None = report.summary["mfu"]
     if mfu is not None:
-        yield pages.Card("MFU", format_percent(mfu), "of the peak, for the model's FLOP")
+        yield pages.Card(
+            "MFU", format_percent(mfu), "of the peak, for the model's FLOP"
+        )
 
 
 def _headline(report: Report) -> Iterator[pages.Card]:
@@ -79,7 +81,9 @@ def _headline(report: Report) -> Iterator[pages.Card]:
 
 def basis(report: Report) -> pages.Text:
     """Say what kind of numbers the times are."""
-    said = [f"{label} {text}" for label, value, text in report.tables.headline if not value]
+    said = [
+        f"{label} {text}" for label, value, text in report.tables.headline if not value
+    ]
     text = "; ".join(said)
     return pages.Text(f"{text[:1].upper()}{text[1:]}.", dim=True)
 

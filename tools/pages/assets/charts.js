@@ -22,7 +22,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const note = (point) => {
     const series = data.series[point.number];
     const numbers = `${written(data.x, point.x)}, ${written(data.y, point.y)}`;
-    return `${series.name}\n${series.notes[point.index] ?? numbers}`;
+    return [series.name, series.notes[point.index], numbers].filter(Boolean).join("\n");
   };
 
   /** Places of a logarithmic axis: powers of ten, every so many that they have room. */
@@ -44,7 +44,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     ticks: { show: false },
     space: vertical ? 32 : 64,
     values: (_, splits) => splits.map((value) => (value === null ? "" : own.words.length ? written(own, value) : perfc.tick(value, own.unit))),
-    ...(own.words.length ? { splits: () => [...own.words.keys()] } : own.log ? { splits: powers } : {}),
+    ...(own.words.length ? { splits: () => [...own.words.keys()] } : own.log ? { splits: powers, filter: (_, splits) => splits } : {}),
   });
   /* An amount begins at 0 unless that would hide how it changes; time and areas have no margins. */
   const areas = data.series.some(isArea);
