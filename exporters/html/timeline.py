@@ -61,7 +61,7 @@ def timeline(report: Report, of: int = 1) -> Timeline:
     results, names, kinds = report.results, _Words(), _Words()
     lanes = [TimelineLane("critical path", _path(results, names, kinds), summed=False)]
     ranks = [*rank_traces(results)]
-    for rank, lane in ((rank, lane) for rank in ranks for lane in rank.lanes):
+    for rank, lane in ((one, lane) for one in ranks for lane in one.lanes):
         find = _ops if lane.device < 0 else _tasks
         label = lane.label if len(ranks) == 1 else f"rank {rank.rank}, {lane.label}"
         lanes.append(TimelineLane(label, find(results, rank, lane, names, kinds)))
@@ -133,7 +133,7 @@ def _kind(results: Results, rank: RankTrace, task: int) -> str:
 
 
 def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
-    """Return the number of the colour of each kind; those that take most have own ones."""
+    """Return the number of the colour of each kind; what takes most has its own."""
     times_ns = np.zeros(len(kinds))
     for lane in lanes[1:]:
         np.add.at(times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns)

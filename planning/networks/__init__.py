@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     )
     from perfc.planning.networks.placement import Placer, clustered, even
     from perfc.planning.networks.schedule import (
+        StageRun,
         StageTimes,
         completion_s,
         flow_s,
         ordered_step_s,
+        stage_runs,
         step_s,
     )
     from perfc.planning.networks.split import (
@@ -41,10 +43,12 @@ else:
             "network": ("Link", "Network", "NetworkNode", "read_network"),
             "placement": ("Placer", "clustered", "even"),
             "schedule": (
+                "StageRun",
                 "StageTimes",
                 "completion_s",
                 "flow_s",
                 "ordered_step_s",
+                "stage_runs",
                 "step_s",
             ),
             "split": (
@@ -68,6 +72,7 @@ __all__ = [
     "Placed",
     "Placer",
     "Problem",
+    "StageRun",
     "StageTimes",
     "Unit",
     "clustered",
@@ -78,5 +83,6 @@ __all__ = [
     "ordered_step_s",
     "read_compression",
     "read_network",
+    "stage_runs",
     "step_s",
 ]

@@ -21,6 +21,15 @@ format_option = click.option(
 )
 """What to print."""
 
+page_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "html"]),
+    default="table",
+    show_default=True,
+)
+"""What to print, of verbs that have a page, too."""
+
 contention_option = click.option(
     "--contention/--no-contention",
     default=True,

@@ -20,7 +20,7 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
@@ -165,7 +165,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     help="The fewest GPUs that finish a step in this time, as 250ms or 2s.",
 )
 @plugin_option
-@format_option
+@page_option
 @output_option()
 @quiet_option()
 @debug_option
@@ -202,8 +202,24 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:
 
 
 def _write(result: VerbResult, options: dict[str, Any]) -> None:
-    text = result.to_json() if options["format_"] == "json" else str(result)
+    form = options["format_"]
+    if form == "html":
+        text = _page(result)
+    else:
+        text = result.to_json() if form == "json" else str(result)
     write_result(text, options["output"])
+
+
+def _page(result: VerbResult) -> str:
+    from perfc.tools.charts import result_page
+    from perfc.tools.networks import NetworkComparison, network_page
+    from perfc.tools.strategies import Comparison, strategies_page
+
+    if isinstance(result, Comparison):
+        return strategies_page(result)
+    if isinstance(result, NetworkComparison):
+        return network_page(result)
+    return result_page(result, "perfc parallel, by the rules of MAD-Max")
 
 
 def _check_compat(ctx: click.Context) -> None:

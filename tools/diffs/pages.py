@@ -9,6 +9,7 @@ from typing import Any, Literal
 from perfc.tools import pages
 from perfc.tools.diffs.difference import Diff, signed
 from perfc.tools.diffs.side import Side
+from perfc.tools.diffs.waterfall import ROUNDING
 from perfc.tools.reports import format_json, format_percent, format_us
 
 _SHOWN = 15
@@ -72,7 +73,7 @@ def _between(one: Diff) -> str:
 
 
 def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
-    """Yield the answer, both sides, the steps as a picture, and all there is to them."""
+    """Yield the answer, both sides, the steps as a picture, and what differs."""
     slower = one.difference_us > 0
     share = f" ({100 * one.difference_us / one.base_us:+.1f} %)" if one.base_us else ""
     probability = format_percent(one.probability_slower)
@@ -107,7 +108,8 @@ def _said(side: Side) -> str:
 
 def _waterfall(one: Diff) -> pages.Waterfall:
     """Return the largest steps, and the others as one, so that both totals are met."""
-    shown, rest = one.steps[:_SHOWN], one.steps[_SHOWN:]
+    told = [step for step in one.steps if step.name != ROUNDING]
+    shown, rest = told[:_SHOWN], told[_SHOWN:]
     steps = [
         pages.Step(step.name, step.delta_us, signed(step.delta_us), step.reason)
         for step in shown

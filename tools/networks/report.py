@@ -199,10 +199,13 @@ class NetworkComparison(VerbResult):
             f"{network.gpus} GPUs, {asked.dtype}, {asked.runtime}"
         )
         notes = "\n".join(f"note: {text}" for text in self._remarks())
-        parts = [head, self._stages_text(), self._plans_text(), notes]
+        tables = map(columns_text, (self.stage_lines, self.plan_lines))
+        parts = [head, *tables, notes]
         return "\n\n".join(parts) + "\n"
 
-    def _stages_text(self) -> str:
+    @property
+    def stage_lines(self) -> list[tuple[str, ...]]:
+        """A heading, and a row for each stage of the chosen plan."""
         titles = ("stage", "node", "GPUs", "layers", "from", "time", "link", "ratio")
         rows: list[tuple[str, ...]] = [(*titles, "memory")]
         for number, stage in enumerate(self.stages(self.best)):
@@ -220,9 +223,11 @@ class NetworkComparison(VerbResult):
                     format_bytes(stage["memory_bytes"]),
                 )
             )
-        return columns_text(rows)
+        return rows
 
-    def _plans_text(self) -> str:
+    @property
+    def plan_lines(self) -> list[tuple[str, ...]]:
+        """A heading, and a row for each plan."""
         rows: list[tuple[str, ...]] = [
             ("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")
         ]
@@ -241,7 +246,7 @@ class NetworkComparison(VerbResult):
                     f"{base.step_s / plan.step_s:.2f}",
                 )
             )
-        return columns_text(rows)
+        return rows
 
 
 def _us(seconds: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Whole pages: parts, a style, a script, and a policy that lets nothing else run or load."""
+"""Whole pages: parts, a style, a script, and a policy by which nothing else runs."""
 
 from __future__ import annotations
 

@@ -15,6 +15,10 @@ MOST_ROWS = 1000
 """More are slow to sort in a browser, and long to read."""
 
 
+_LONG = 24
+"""Cells of more letters are broken into lines."""
+
+
 @attrs.frozen
 class Cell:
     """A cell that is a number.
@@ -42,7 +46,7 @@ class Table(Part):
         name: What the table is, for people who hear the page.
         numbers: Columns of text that is written to the right, as numbers are; columns
             of `Cell` are so without being named.
-        search: Whether rows can be searched for; the first column may then be long.
+        search: Whether rows can be searched for.
         most: How many rows are shown.
         order: What the rows are in order of, said where not all are shown.
         total: How many there are, if `rows` are not all.
@@ -61,7 +65,7 @@ class Table(Part):
     def html(self) -> Iterator[str]:
         """Yield the table, in a box of its own that scrolls."""
         shown = self.rows[: self.most]
-        yield f'<div class="table{" long" * self.search}">'
+        yield '<div class="table">'
         if self.search:
             label = escape(f"Search: {self.name}")
             yield (
@@ -109,6 +113,7 @@ def _cells(row: Row, numbers: set[int]) -> Iterator[str]:
     for column, cell in enumerate(row):
         own = ' class="number"' if column in numbers else ""
         if isinstance(cell, str):
+            own = own or (' class="long"' if len(cell) > _LONG else "")
             yield f"<td{own}>{escape(cell)}</td>"
         else:
             yield f'<td data-v="{cell.value:.6g}">{escape(cell.text)}</td>'
@@ -155,7 +160,7 @@ class Bars(Part):
 
     def html(self) -> Iterator[str]:
         """Yield a table whose second column is drawn."""
-        ends = [b.high if b.high == b.high else b.amount for b in self.bars]  # noqa: PLR0124 - NaN
+        ends = [b.amount if math.isnan(b.high) else b.high for b in self.bars]
         longest = max([*ends, 0.0]) or 1.0
         yield f'<table class="bars" {_label(self.name)}>'
         if self.heading:
@@ -259,7 +264,7 @@ class Waterfall(Part):
 
     @property
     def _range(self) -> tuple[float, float]:
-        """What is drawn: all of it, or the part that the steps are in, if far from 0."""
+        """What is drawn: all, or the part that has steps, if that is far from 0."""
         reached = [self.start[1], self.end[1]]
         at = self.start[1]
         for step in self.steps:
@@ -271,10 +276,10 @@ class Waterfall(Part):
 
 
 _BEFORE = 0.25
-"""How much of the totals is drawn where their beginning is not, in lengths of all steps."""
+"""How much of the totals is drawn where they are cut, in lengths of all steps."""
 
 _FAR = 0.6
-"""A waterfall whose lowest point is above this share of its highest does not begin at 0."""
+"""Share of the highest point above which the lowest one is for totals to be cut."""
 
 
 def _total(total: tuple[str, float, str], low: float, width: float) -> str:

@@ -149,7 +149,7 @@ _BUTTONS = (
     ("all", "All", "Show the whole step"),
 )
 _KEYS = "Keys: + and - zoom, arrows move, 0 shows all, N the next match."
-_MOUSE = "Drag to zoom, or turn the wheel; a double click shows all. Keys: + \N{MINUS SIGN} arrows 0 N."
+_MOUSE = "Drag or turn the wheel to zoom; a double click shows all."
 
 
 def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
@@ -186,7 +186,7 @@ def _first_of_each(slices: Slices, step_ns: int) -> Integers:
 
 
 def _columns(slices: Slices, merged: Integers) -> Json:
-    """Return columns of small numbers: each starts so long after the one before ends."""
+    """Return columns of small numbers: each box starts so long after the last ends."""
     ends = np.append(0, slices.end_ns[:-1]) if len(slices.name) else slices.end_ns
     more = np.flatnonzero(merged > 1)
     return {

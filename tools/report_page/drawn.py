@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -209,7 +210,10 @@ def memory_chart(report: Report) -> pages.Chart | None:
 
 def _memory_text(report: Report, found: MemoryOverTime) -> str:
     peak = found.allocated_bytes[found.peak]
-    text = f"What tensors take of the device's memory as the host allocates it, ahead of the device; {format_bytes(peak)} at most"
+    text = (
+        "What tensors take of the device's memory, when the host allocates it, which "
+    )
+    text += f"may be ahead of the device; {format_bytes(peak)} at most"
     text += f", at {found.at_node}" if found.at_node else ""
     if len(found.start_us) > _MOST_MOMENTS:
         text += f". Of {len(found.start_us):,} moments, the largest of each stretch"
@@ -223,6 +227,6 @@ def _moments(found: MemoryOverTime) -> list[int]:
         return [*range(count)]
     sizes = np.array(found.allocated_bytes)
     edges = np.linspace(0, count, _MOST_MOMENTS + 1).astype(int).tolist()
-    stretches = zip(edges[:-1], edges[1:], strict=True)
+    stretches = itertools.pairwise(edges)
     peaks = [first + int(sizes[first:end].argmax()) for first, end in stretches]
     return sorted({0, *peaks, count - 1})

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         cards,
         report_head,
     )
-    from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
         plan_of,
@@ -57,7 +56,6 @@ else:
                 "format_us",
             ),
             "page_head": ("answer", "basis", "breakdown", "cards", "report_head"),
-            "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
             "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
@@ -74,8 +72,6 @@ __all__ = [
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
-    "PAGE_SCRIPT",
-    "PAGE_STYLE",
     "RESULT_FORMATS",
     "Exporter",
     "PricedPlan",

@@ -1,4 +1,4 @@
-"""The head of a report's page: the answer, what was assumed, and where the time goes."""
+"""The head of a report's page: the answer, its assumptions, and where time goes."""
 
 from __future__ import annotations
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from types import MappingProxyType
 from typing import cast
 
-from perfc.tools.reports.page_style import PAGE_STYLE
 from perfc.tools.reports.verb_result import VerbResult
 
 
@@ -57,13 +55,9 @@ def _md(result: VerbResult, title: str) -> str:
 
 def _html(result: VerbResult, title: str) -> str:
     """Return a page that loads nothing from anywhere."""
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
-    head += f"<style>{PAGE_STYLE}</style>"
-    body = f"<h1>{escape(title)}</h1>\n<pre>{escape(str(result))}</pre>"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n'
-        f"<body>{body}</body></html>\n"
-    )
+    from perfc.tools.charts import result_page
+
+    return result_page(result, title)
 
 
 _FORMATS: Mapping[str, Callable[[VerbResult, str], str]] = MappingProxyType(

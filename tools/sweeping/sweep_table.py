@@ -11,6 +11,7 @@ from perfc.tools.sweeping.space import ERROR, INTERVAL, METRICS, Row, Space
 
 _HEADINGS = {
     "time_us": "time",
+    **dict(zip(INTERVAL, ("time, 5 %", "time, 95 %"), strict=True)),
     "samples_per_s": "samples/s",
     "samples_per_j": "samples/J",
     "usd_per_million_samples": "$/M samples",
