@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
-    from perfc.tools.pages import Slices, Timeline, TimelineLane
+    from perfc.tools.pages import MOST_BYTES, Slices, Timeline, TimelineLane
     from perfc.tools.report_page import report_page
     from perfc.tools.reports import (
         NODE_KEYS,
@@ -41,7 +41,7 @@ else:
             "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
-            "pages": ("Slices", "Timeline", "TimelineLane"),
+            "pages": ("MOST_BYTES", "Slices", "Timeline", "TimelineLane"),
             "report_page": ("report_page",),
             "reports": (
                 "Exporter",
@@ -62,6 +62,7 @@ else:
     )
 
 __all__ = [
+    "MOST_BYTES",
     "NODE_KEYS",
     "Diff",
     "Exporter",

@@ -13,15 +13,20 @@ from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
-from perfc.tools import Report, Results, Slices, Timeline, TimelineLane, format_us
+from perfc.tools import (
+    MOST_BYTES,
+    Report,
+    Results,
+    Slices,
+    Timeline,
+    TimelineLane,
+    format_us,
+)
 
 _HOST, _WAIT, _COPY, _COMM = "host", "wait", "copy", "communication"
-_RANKED = 6
-"""Kinds of work on the device that have a colour of their own; the others share one."""
-
-_COLORS = {_HOST: 7, _WAIT: 8}
-_SLICES, _LEAST = 25_000, 2_000
-"""Boxes of a page, and of each of many targets on one."""
+_COLORS = {_HOST: 7, _WAIT: 8, _COPY: 5, _COMM: 3}
+_KERNELS = (0, 1, 2, 4, 6)
+"""Colours of kernels, most of the time first; those that come later share the last."""
 
 _PATH_KINDS = {
     SegmentKind.HOST: _HOST,
@@ -56,7 +61,7 @@ def timeline(report: Report, of: int = 1) -> Timeline:
     results, names, kinds = report.results, _Words(), _Words()
     lanes = [TimelineLane("critical path", _path(results, names, kinds), summed=False)]
     ranks = [*rank_traces(results)]
-    for rank, lane in ((rank, lane) for rank in ranks for lane in rank.lanes):
+    for rank, lane in ((one, lane) for one in ranks for lane in one.lanes):
         find = _ops if lane.device < 0 else _tasks
         label = lane.label if len(ranks) == 1 else f"rank {rank.rank}, {lane.label}"
         lanes.append(TimelineLane(label, find(results, rank, lane, names, kinds)))
@@ -67,7 +72,7 @@ def timeline(report: Report, of: int = 1) -> Timeline:
         kinds=listed,
         colors=_colors(lanes, listed),
         text=f"What runs when, over {format_us(report.time_us)}.",
-        most=max(_LEAST, _SLICES // of),
+        most_bytes=MOST_BYTES // of,
     )
 
 
@@ -128,14 +133,12 @@ def _kind(results: Results, rank: RankTrace, task: int) -> str:
 
 
 def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
-    """Return the number of the colour of each kind; those that take most have own ones."""
+    """Return the number of the colour of each kind; what takes most has its own."""
     times_ns = np.zeros(len(kinds))
     for lane in lanes[1:]:
-        np.add.at(
-            times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns
-        )
+        np.add.at(times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns)
     found = dict(_COLORS)
     for number in np.argsort(-times_ns, kind="stable").tolist():
-        rank = len(found) - len(_COLORS)
-        found.setdefault(kinds[number], min(rank, _RANKED))
+        rank = min(len(found) - len(_COLORS), len(_KERNELS) - 1)
+        found.setdefault(kinds[number], _KERNELS[rank])
     return [found[kind] for kind in kinds]

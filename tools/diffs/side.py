@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -99,6 +99,7 @@ class Side:
         time_us: The time.
         nodes: Its ops, and whatever else takes time.
         factors: What the time is off by; None where it was measured.
+        asked: Batch, mode and the like, in words.
 
     """
 
@@ -110,6 +111,7 @@ class Side:
     time_us: float
     nodes: Sequence[SideNode]
     factors: Sequence[Factor] | None
+    asked: Sequence[str] = ()
 
 
 def read_sides(path: Path) -> list[Side]:
@@ -171,7 +173,20 @@ def _side(found: _Fields) -> Side:
             )
             for one in found.list("uncertainty")
         ],
+        [*_asked(found)],
     )
+
+
+def _asked(found: _Fields) -> Iterator[str]:
+    model, target = found.part("model"), found.part("target")
+    for before, value in (
+        ("batch ", model.said("batch")),
+        ("", model.said("mode")),
+        ("", model.said("dtype")),
+        ("host profile ", target.said("profile")),
+    ):
+        if value:
+            yield f"{before}{value}"
 
 
 def _node(one: _Fields, segments: dict[tuple[int, str], list[Segment]]) -> SideNode:

@@ -47,7 +47,7 @@ class Series:
         x: Where to the right.
         y: Where up, as many.
         drawn: How. Areas step, have the same x, and lie on those after them.
-        notes: What each point says when it is pointed at; empty: its numbers.
+        notes: What each point says beside its numbers when it is pointed at.
         color: Number of its colour; -1 is grey.
         sizes: How large each point is drawn, from 0 to 1; empty: all alike.
         label: Where a line has its name, which the legend then leaves out; "" nowhere.
@@ -107,6 +107,7 @@ class Chart(Part):
         }
         yield '<figure class="chart">'
         what = f"Chart of {self.y.title} over {self.x.title}"
+        yield f'<p class="above">{escape(self.y.title)}</p>'
         yield f'<div class="plot" role="img" aria-label="{escape(what)}"></div>'
         yield '<ul class="legend"></ul>'
         yield f"<figcaption>{escape(self.text)}</figcaption>"

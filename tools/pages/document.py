@@ -1,4 +1,4 @@
-"""Whole pages: parts, a style, a script, and a policy that lets nothing else run or load."""
+"""Whole pages: parts, a style, a script, and a policy by which nothing else runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def fragment(parts: Iterable[Part]) -> str:
 
 
 def _links(links: Sequence[tuple[str, str]]) -> Iterator[str]:
-    items = "".join(f'<li><a href="#{to}">{escape(text)}</a></li>' for to, text in links)
+    items = "".join(
+        f'<li><a href="#{to}">{escape(text)}</a></li>' for to, text in links
+    )
     yield f'<nav aria-label="Sections"><ul>{items}</ul></nav>'
 
 

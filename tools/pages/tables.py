@@ -116,7 +116,7 @@ def _cells(row: Row, numbers: set[int]) -> Iterator[str]:
             own = own or (' class="long"' if len(cell) > _LONG else "")
             yield f"<td{own}>{escape(cell)}</td>"
         else:
-            yield f'<td{own} data-value="{cell.value:.6g}">{escape(cell.text)}</td>'
+            yield f'<td data-v="{cell.value:.6g}">{escape(cell.text)}</td>'
 
 
 @attrs.frozen
@@ -160,7 +160,7 @@ class Bars(Part):
 
     def html(self) -> Iterator[str]:
         """Yield a table whose second column is drawn."""
-        ends = [b.high if b.high == b.high else b.amount for b in self.bars]  # noqa: PLR0124 - NaN
+        ends = [b.amount if math.isnan(b.high) else b.high for b in self.bars]
         longest = max([*ends, 0.0]) or 1.0
         yield f'<table class="bars" {_label(self.name)}>'
         if self.heading:
@@ -264,7 +264,7 @@ class Waterfall(Part):
 
     @property
     def _range(self) -> tuple[float, float]:
-        """What is drawn: all of it, or the part that the steps are in, if far from 0."""
+        """What is drawn: all, or the part that has steps, if that is far from 0."""
         reached = [self.start[1], self.end[1]]
         at = self.start[1]
         for step in self.steps:
@@ -276,10 +276,10 @@ class Waterfall(Part):
 
 
 _BEFORE = 0.25
-"""How much of the totals is drawn where their beginning is not, in lengths of all steps."""
+"""How much of the totals is drawn where they are cut, in lengths of all steps."""
 
 _FAR = 0.6
-"""A waterfall whose lowest point is above this share of its highest does not begin at 0."""
+"""Share of the highest point above which the lowest one is for totals to be cut."""
 
 
 def _total(total: tuple[str, float, str], low: float, width: float) -> str:

@@ -15,8 +15,16 @@ from perfc.tools.pages.part import Part, json_script
 Json: TypeAlias = dict[str, Any]
 Integers: TypeAlias = NDArray[np.int64]
 
-MOST_SLICES = 25_000
-"""So many keep a page below a megabyte; shorter neighbours are put together first."""
+MOST_BYTES = 650_000
+"""So much data keeps a page small; short neighbours are put together until it fits."""
+
+_SLICE_BYTES = 18
+"""About what a box takes, without its name."""
+
+_FEWER = 0.75
+"""Share of the boxes that is tried next where data is too large, down to `_LEAST`."""
+
+_LEAST = 200
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +71,7 @@ class Timeline(Part):
         kinds: What they are.
         colors: Number of the colour of each kind, from 0 to 8; the last is grey.
         text: What it shows, in words, for people who cannot see it.
-        most: How many boxes are held; 0: as many as keep a page small.
+        most_bytes: How much data there may be.
 
     """
 
@@ -72,14 +80,12 @@ class Timeline(Part):
     kinds: Sequence[str]
     colors: Sequence[int]
     text: str
-    most: int = MOST_SLICES
+    most_bytes: int = MOST_BYTES
 
     def html(self) -> Iterator[str]:
         """Yield a figure with its controls, whose data the script of the page draws."""
         own = sum(len(lane.slices.name) for lane in self.lanes)
-        share = min(1.0, self.most / max(own, 1))
-        kept = [_merged(lane.slices, share) for lane in self.lanes]
-        held = sum(len(slices.name) for slices, _ in kept)
+        data, held = self._fitting(own)
         yield '<figure class="timeline"><div class="tools">'
         yield (
             '<input type="search" aria-label="Search the timeline by name" '
@@ -100,16 +106,38 @@ class Timeline(Part):
         if held < own:
             merged = f" {own:,} boxes are drawn as {held:,}: short neighbours as one."
         yield f"<figcaption>{escape(self.text)}{merged} {_MOUSE}</figcaption>"
-        data = {
-            "names": self.names,
+        yield f"{data}</figure>"
+
+    def _fitting(self, own: int) -> tuple[str, int]:
+        """Return data that is not too large, and how many boxes are in it."""
+        most = min(own, self.most_bytes // _SLICE_BYTES)
+        while True:
+            share = min(1.0, most / max(own, 1))
+            kept = [_merged(lane.slices, share) for lane in self.lanes]
+            data = json_script(self._document(kept))
+            if len(data) <= self.most_bytes or most < _LEAST:
+                return data, sum(len(slices.name) for slices, _ in kept)
+            most = int(_FEWER * most)
+
+    def _document(self, kept: Sequence[tuple[Slices, Integers]]) -> Json:
+        """Return what the script of the page draws, with the names that it needs."""
+        used = np.unique(np.concatenate([slices.name for slices, _ in kept]))
+        number = np.zeros(len(self.names), np.int64)
+        number[used] = np.arange(len(used))
+        return {
+            "names": [self.names[name] for name in used.tolist()],
             "kinds": self.kinds,
             "colors": self.colors,
             "lanes": [
-                {"label": lane.label, "summed": lane.summed, **_columns(*slices)}
-                for lane, slices in zip(self.lanes, kept, strict=True)
+                {
+                    "label": lane.label,
+                    "summed": lane.summed,
+                    "name": number[slices.name].tolist(),
+                    **_columns(slices, merged),
+                }
+                for lane, (slices, merged) in zip(self.lanes, kept, strict=True)
             ],
         }
-        yield f"{json_script(data)}</figure>"
 
 
 _BUTTONS = (
@@ -121,7 +149,7 @@ _BUTTONS = (
     ("all", "All", "Show the whole step"),
 )
 _KEYS = "Keys: + and - zoom, arrows move, 0 shows all, N the next match."
-_MOUSE = "Drag to zoom, or turn the wheel; a double click shows all. Keys: + \N{MINUS SIGN} arrows 0 N."
+_MOUSE = "Drag or turn the wheel to zoom; a double click shows all."
 
 
 def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
@@ -158,11 +186,10 @@ def _first_of_each(slices: Slices, step_ns: int) -> Integers:
 
 
 def _columns(slices: Slices, merged: Integers) -> Json:
-    """Return columns of small numbers: each starts so long after the one before ends."""
+    """Return columns of small numbers: each box starts so long after the last ends."""
     ends = np.append(0, slices.end_ns[:-1]) if len(slices.name) else slices.end_ns
     more = np.flatnonzero(merged > 1)
     return {
-        "name": slices.name.tolist(),
         "kind": slices.kind.tolist(),
         "gap": (slices.start_ns - ends).tolist(),
         "ns": (slices.end_ns - slices.start_ns).tolist(),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import attrs
 import numpy as np
 
 from perfc.tools import pages
@@ -24,11 +26,17 @@ from perfc.tools.reports import (
     format_us,
 )
 
-_MOST_POINTS = 2000
+_MOST_POINTS = 1500
 """Of a roofline: those that take longest."""
+
+_SAME_DIGITS = 4
+"""Ops of one kind whose intensities and rates are the same so far are one point."""
 
 _MOST_MOMENTS = 500
 """Of memory over time: of so many stretches of the step, the one with most."""
+
+_LEAST_INTENSITY = 0.01
+"""FLOP a byte from which on a kernel is drawn: it does arithmetic on what it moves."""
 
 _GROUPS = 6
 """Ops that a roofline tells apart by colour; the rest is one more."""
@@ -48,17 +56,21 @@ _MEMORY_COLORS = {
 def roofline_chart(report: Report) -> pages.Chart | None:
     """Return every kernel below what bounds it; None without any that computes."""
     found = roofline_points(report)
-    computing = [p for p in found.points if p.flops and p.bytes and p.time_us]
+    computing = [
+        point
+        for point in found.points
+        if point.time_us and (point.flop_per_byte or 0.0) >= _LEAST_INTENSITY
+    ]
     if not computing:
         return None
-    drawn = computing[:_MOST_POINTS]
-    intensities = [one.flops / one.bytes for one in drawn]
+    drawn = _alike(computing)[:_MOST_POINTS]
+    intensities = [one.flop_per_byte for one in drawn]
     low, high = min(*intensities, 1.0) / 2, max(intensities) * 2
     return pages.Chart(
         pages.Axis("arithmetic intensity, FLOP/byte", log=True),
         pages.Axis("rate, FLOP/s", "FLOP/s", log=True),
         [*_roofs(found, low, high), *_points(drawn)],
-        _roofline_text(found, computing, len(drawn)),
+        _roofline_text(found, computing, drawn),
         height=420,
     )
 
@@ -81,47 +93,83 @@ def _roofs(found: Roofline, low: float, high: float) -> Iterator[pages.Series]:
         yield pages.Series(label, places, [rate] * 2, "line", color=-1, label="end")
 
 
-def _points(drawn: Sequence[RooflinePoint]) -> Iterator[pages.Series]:
+@attrs.frozen
+class _Point:
+    """Ops of one kind that are in the same place of a roofline."""
+
+    op: str
+    flop_per_byte: float
+    flop_per_s: float
+    found: Sequence[RooflinePoint]
+
+    @property
+    def time_us(self) -> float:
+        return math.fsum(one.time_us for one in self.found)
+
+    @property
+    def share(self) -> float:
+        return math.fsum(one.share for one in self.found)
+
+    @property
+    def note(self) -> str:
+        first, *others = self.found
+        name = f"{first.node} and {len(others):,} alike" if others else first.node
+        time = f"{format_us(self.time_us)} ({format_percent(self.share)})"
+        return f"{name}: {time}, {first.math}, {first.provenance}"
+
+
+def _alike(found: Sequence[RooflinePoint]) -> list[_Point]:
+    """Return ops by kind and place, those that take longest first."""
+    groups: defaultdict[tuple[str, str, str, str], list[RooflinePoint]]
+    groups = defaultdict(list)
+    for one in found:
+        places = (one.flop_per_byte or 0.0, one.flop_per_s or 0.0)
+        x, y = (f"{place:.{_SAME_DIGITS}g}" for place in places)
+        groups[one.op, one.math, x, y].append(one)
+    points = [
+        _Point(op, float(x), float(y), own) for (op, _, x, y), own in groups.items()
+    ]
+    return sorted(points, key=lambda point: -point.time_us)
+
+
+def _points(drawn: Sequence[_Point]) -> Iterator[pages.Series]:
     times: defaultdict[str, float] = defaultdict(float)
     for one in drawn:
         times[one.op] += one.time_us
     ranked = sorted(times, key=lambda op: -times[op])
     named = ranked if len(ranked) <= _GROUPS + 1 else ranked[:_GROUPS]
     groups = {op: number for number, op in enumerate(named)}
-    for number in range(len(named) + (len(named) < len(ranked))):
+    rest = len(ranked) - len(named)
+    for number, name in enumerate([*named, f"{rest} more ops"]):
         own = [one for one in drawn if groups.get(one.op, len(named)) == number]
-        yield pages.Series(
-            named[number] if number < len(named) else f"{len(ranked) - number} more ops",
-            [one.flops / one.bytes for one in own],
-            [one.flop_per_s or 0.0 for one in own],
-            notes=[*map(_note, own)],
-            color=number,
-            sizes=[one.share for one in own],
-        )
-
-
-def _note(one: RooflinePoint) -> str:
-    return (
-        f"{one.node}\n{format_us(one.time_us)} ({format_percent(one.share)}), "
-        f"{one.math or 'no arithmetic'}\n"
-        f"{format_quantity(one.flop_per_s or 0.0, 'FLOP/s')}, "
-        f"{one.flop_per_byte or 0.0:.3g} FLOP/byte, {one.provenance}"
-    )
+        if own:
+            yield pages.Series(
+                name,
+                [one.flop_per_byte for one in own],
+                [one.flop_per_s for one in own],
+                notes=[one.note for one in own],
+                color=number,
+                sizes=[one.share for one in own],
+            )
 
 
 def _roofline_text(
-    found: Roofline, computing: Sequence[RooflinePoint], drawn: int
+    found: Roofline, computing: Sequence[RooflinePoint], drawn: Sequence[_Point]
 ) -> str:
     """Say what is drawn, how close to its roofs, and what has no place there."""
-    text = "Each point is the kernels of an op, as large as its share of their time; "
-    text += "lines are what the device can do."
-    if drawn < len(computing):
-        text += f" The {drawn:,} longest of {len(computing):,} are drawn."
+    text = "Each point is the kernels of an op, or of several alike, as large as their "
+    text += "share of the time; lines are what the device can do."
+    held = sum(len(point.found) for point in drawn)
+    if held < len(computing):
+        text += f" The {held:,} longest of {len(computing):,} are drawn."
     rest = len(found.points) - len(computing)
     if rest:
-        us = math.fsum(one.time_us for one in found.points if not one.flops)
-        text += f" {rest:,} more do no arithmetic and have no place here; they take "
-        text += f"{format_us(us)}."
+        all_us, own_us = (
+            math.fsum(one.time_us for one in points)
+            for points in (found.points, computing)
+        )
+        text += f" {rest:,} more do no arithmetic to speak of; they take "
+        text += f"{format_us(all_us - own_us)}."
     return text
 
 
@@ -162,7 +210,10 @@ def memory_chart(report: Report) -> pages.Chart | None:
 
 def _memory_text(report: Report, found: MemoryOverTime) -> str:
     peak = found.allocated_bytes[found.peak]
-    text = f"What tensors take of the device's memory; {format_bytes(peak)} at most"
+    text = (
+        "What tensors take of the device's memory, when the host allocates it, which "
+    )
+    text += f"may be ahead of the device; {format_bytes(peak)} at most"
     text += f", at {found.at_node}" if found.at_node else ""
     if len(found.start_us) > _MOST_MOMENTS:
         text += f". Of {len(found.start_us):,} moments, the largest of each stretch"
@@ -176,6 +227,6 @@ def _moments(found: MemoryOverTime) -> list[int]:
         return [*range(count)]
     sizes = np.array(found.allocated_bytes)
     edges = np.linspace(0, count, _MOST_MOMENTS + 1).astype(int).tolist()
-    stretches = zip(edges[:-1], edges[1:], strict=True)
+    stretches = itertools.pairwise(edges)
     peaks = [first + int(sizes[first:end].argmax()) for first, end in stretches]
     return sorted({0, *peaks, count - 1})

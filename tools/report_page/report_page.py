@@ -13,6 +13,7 @@ from perfc.tools.reports import (
     Report,
     Slope,
     answer,
+    basis,
     breakdown,
     cards,
     comparison_rows,
@@ -63,7 +64,7 @@ def report_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline]) 
             pages.Section("Targets compared", [*_comparison(reports)]),
             *(
                 pages.Section(
-                    report.target.name,
+                    f"{report.target.name}: {format_us(report.time_us)}",
                     [*_head(report), *_sections(report, timeline, 3, most)],
                     folded=report is not first,
                 )
@@ -110,7 +111,8 @@ def _comparison(reports: Sequence[Report]) -> Iterator[pages.Part]:
     yield pages.Bars(bars, "Time of one iteration, with its 90 % interval")
     yield pages.Text("Time of one iteration; the line is its 90 % interval.", dim=True)
     heading, *rows = comparison_rows(reports)
-    yield pages.Table(heading, [*map(_sortable, rows, reports)], "Targets compared")
+    name, numbers = "Targets compared", (1, 2, 3, 4, 6, 7, 8, 9, 10)
+    yield pages.Table(heading, [*map(_sortable, rows, reports)], name, numbers)
 
 
 def _sortable(row: Sequence[str], report: Report) -> list[str | pages.Cell]:
@@ -132,6 +134,7 @@ def _head(report: Report) -> Iterator[pages.Part]:
     """Yield the head of one of several: its remarks stand at the top of the page."""
     yield attrs.evolve(answer(report), title="")
     yield cards(report)
+    yield basis(report)
     note = f"Along the critical path. Bottleneck: {report.tables.bottleneck}"
     yield pages.Section("Where the time goes", [breakdown(report)], note, 3)
 
@@ -188,12 +191,9 @@ def _slopes(report: Report, level: Level) -> Iterator[pages.Part]:
     for kind, title in _SLOPES.items():
         own = [slope for slope in found.shown if slope.kind == kind]
         if own:
-            parts += [
-                pages.Text(title),
-                pages.Bars(
-                    [*map(_slope, own)], title, ("", "", "if faster", "if slower")
-                ),
-            ]
+            heading = ("", "", "if faster", "if slower")
+            bars = pages.Bars([*map(_slope, own)], title, heading)
+            parts.append(pages.Section(title, [bars], level=3))
     yield pages.Section("What decides the time", parts, found.title, level)
 
 
@@ -220,11 +220,12 @@ def _node(node: Json) -> list[str | pages.Cell]:
             pages.Cell(format_us(node[key]), node[key])
             for key in ("start_us", "duration_us", "slack_us")
         ),
-        *(
-            pages.Cell(format_quantity(node[key], "").strip(), node[key])
-            for key in ("flops", "bytes")
-        ),
+        *(pages.Cell(_written(node[key]), node[key]) for key in ("flops", "bytes")),
         node["cost_model"],
         node["provenance"],
         "yes" if node["on_critical_path"] else "",
     ]
+
+
+def _written(amount: float) -> str:
+    return format_quantity(amount, "").strip() if amount else "0"

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
-    from perfc.tools.reports.page_head import answer, breakdown, cards, report_head
-    from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
+    from perfc.tools.reports.page_head import (
+        answer,
+        basis,
+        breakdown,
+        cards,
+        report_head,
+    )
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
         plan_of,
@@ -50,8 +55,7 @@ else:
                 "format_share",
                 "format_us",
             ),
-            "page_head": ("answer", "breakdown", "cards", "report_head"),
-            "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
+            "page_head": ("answer", "basis", "breakdown", "cards", "report_head"),
             "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
@@ -68,8 +72,6 @@ __all__ = [
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
-    "PAGE_SCRIPT",
-    "PAGE_STYLE",
     "RESULT_FORMATS",
     "Exporter",
     "PricedPlan",
@@ -79,6 +81,7 @@ __all__ = [
     "Slope",
     "VerbResult",
     "answer",
+    "basis",
     "breakdown",
     "bubble_s",
     "cards",

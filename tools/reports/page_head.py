@@ -1,4 +1,4 @@
-"""The head of a report's page: the answer, what was assumed, and where the time goes."""
+"""The head of a report's page: the answer, its assumptions, and where time goes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def answer(report: Report) -> pages.Heading:
     """Return the time with its interval, what bounds it, and whether it fits."""
     low_us, high_us = report.interval_us
     settings = report.tables.title.removeprefix(report.model.name)
-    asked = [part for part in settings.split(" · ") if part]
+    own = report.target.name
+    asked = [part for part in settings.split(" · ") if part and part != own]
     return pages.Heading(
         title=f"{report.model.name} on {report.target.name}",
         asked=asked,
@@ -67,12 +68,24 @@ def _rates(report: Report) -> Iterator[pages.Card]:
             yield pages.Card(label, form.format(float(f"{value:.3g}")))
     mfu: float | None = report.summary["mfu"]
     if mfu is not None:
-        yield pages.Card("MFU", format_percent(mfu), "of the peak, for the model's FLOP")
+        yield pages.Card(
+            "MFU", format_percent(mfu), "of the peak, for the model's FLOP"
+        )
 
 
 def _headline(report: Report) -> Iterator[pages.Card]:
     for label, value, remark in report.tables.headline[1:]:
-        yield pages.Card(label, value, remark)
+        if value:
+            yield pages.Card(label, value, remark)
+
+
+def basis(report: Report) -> pages.Text:
+    """Say what kind of numbers the times are."""
+    said = [
+        f"{label} {text}" for label, value, text in report.tables.headline if not value
+    ]
+    text = "; ".join(said)
+    return pages.Text(f"{text[:1].upper()}{text[1:]}.", dim=True)
 
 
 def breakdown(report: Report) -> pages.Bars:
@@ -96,6 +109,7 @@ def report_head(report: Report) -> Sequence[pages.Part]:
         answer(report),
         pages.Remarks(report.diagnostics),
         cards(report),
+        basis(report),
         pages.Section(
             "Where the time goes",
             [breakdown(report)],

@@ -141,7 +141,10 @@ def report_tables(
         slopes,
         loading_rows(report),
         loading_place(report),
-        {_label(row["kind"], row["detail"]): row["kind"] for row in report["breakdown"]},
+        {
+            _label(row["kind"], row["detail"]): row["kind"]
+            for row in report["breakdown"]
+        },
     )
 
 

@@ -22,7 +22,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const note = (point) => {
     const series = data.series[point.number];
     const numbers = `${written(data.x, point.x)}, ${written(data.y, point.y)}`;
-    return `${series.name}\n${series.notes[point.index] ?? numbers}`;
+    return [series.name, series.notes[point.index], numbers].filter(Boolean).join("\n");
   };
 
   /** Which words have room beside each other: all, each second, each third, ... */
@@ -31,21 +31,41 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     const each = Math.max(1, Math.ceil((words.length * longest) / Math.max(width - 90, 1)));
     return [...words.keys()].filter((number) => number % each === 0);
   };
+
+  /** Places of a logarithmic axis: powers of ten, every so many that they have room. */
+  const powers = (plot, number, low, high, _, space) => {
+    const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
+    const steps = last < first ? [] : [...Array(last - first + 1).keys()].map((step) => first + step);
+    const length = (number ? plot.bbox.height : plot.bbox.width) / devicePixelRatio;
+    const every = Math.max(1, Math.ceil((steps.length * space) / Math.max(length, 1)));
+    const shown = steps.filter((step) => step % every === 0).map((step) => 10 ** step);
+    return shown.length ? shown : [low, high];
+  };
   const axis = (own, vertical) => ({
-    label: own.title, labelSize: 20, size: vertical ? 68 : 36, gap: 4, labelGap: 2,
+    ...(vertical ? {} : { label: own.title, labelSize: 18, labelGap: 0 }),
+    size: vertical ? 82 : 30, gap: 5,
+    ...(own.unit === "bytes" ? { incrs: [...Array(60).keys()].map((power) => 2 ** power) } : {}),
     font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif",
     stroke: () => perfc.color("--dim"),
-    grid: { stroke: () => perfc.color("--line"), width: 1 }, ticks: { show: false },
+    grid: { stroke: () => perfc.color("--line"), width: 1 },
+    ticks: { show: false },
     space: vertical ? 32 : 64,
-    values: (_, splits) => splits.map((value) => (value === null ? "" : written(own, value))),
-    ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : {}),
+    values: (_, splits) => splits.map((value) => (value === null ? "" : own.words.length ? written(own, value) : perfc.tick(value, own.unit))),
+    ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : own.log ? { splits: powers, filter: (_, splits) => splits } : {}),
   });
-  const scale = (own) => ({
-    time: false, distr: own.log ? 3 : 1,
-    ...(own.words.length ? { range: [-0.5, own.words.length - 0.5] } : {}),
-    ...(own.log || own.words.length ? {} : { range: (_, low, high) =>
-      uPlot.rangeNum(low >= 0 && low < 0.7 * high ? 0 : low, high || 1, 0.06, true) }),
-  });
+  /* An amount begins at 0 unless that would hide how it changes; time and areas have no margins. */
+  const areas = data.series.some(isArea);
+  const range = (own, vertical) => (_, low, high) => {
+    if (areas && !vertical) return [low, high];
+    const from = areas || (low >= 0 && low < 0.7 * high) ? 0 : low;
+    const margin = 0.06 * (high - from || Math.abs(high) || 1);
+    return [from && from - margin, high + margin];
+  };
+  const scale = (own, vertical) => {
+    if (own.words.length) return { time: false, range: [-0.5, own.words.length - 0.5] };
+    const around = (_, low, high) => [low / 1.6, high * 1.6];
+    return own.log ? { time: false, distr: 3, range: around } : { time: false, range: range(own, vertical) };
+  };
 
   const drawPoints = (plot) => {
     const { ctx } = plot, pixel = devicePixelRatio;
@@ -96,13 +116,15 @@ for (const figure of document.querySelectorAll("figure.chart")) {
       const atEnd = series.label === "end", index = atEnd ? series.x.length - 1 : 0;
       const x = Math.min(Math.max(plot.valToPos(series.x[index], "x", true), bbox.left), bbox.left + bbox.width);
       ctx.textAlign = atEnd ? "right" : "left";
-      ctx.fillText(series.name, x + (atEnd ? -4 : 6) * pixel, plot.valToPos(series.y[index], "y", true) - 6 * pixel);
+      ctx.textBaseline = atEnd ? "bottom" : "top";
+      const y = plot.valToPos(series.y[index], "y", true) + (atEnd ? -4 : 2) * pixel;
+      ctx.fillText(series.name, x + (atEnd ? -4 : 10) * pixel, y);
     }
     ctx.restore();
   };
   const make = (place, width) => new uPlot({
     width, height: data.height, legend: { show: false },
-    scales: { x: scale(data.x), y: scale(data.y) },
+    scales: { x: scale(data.x, false), y: scale(data.y, true) },
     axes: [axis(data.x, false), axis(data.y, true)],
     cursor: { points: { show: false }, drag: { x: false, y: false }, x: false, y: false },
     hooks: { draw: [drawPoints, drawLabels], setCursor: [point] },

@@ -21,6 +21,9 @@ const perfc = (() => {
     return scaled(value, DECIMAL, unit).trim();
   };
 
+  /** Writes an amount beside an axis: no digits that are 0. */
+  const tick = (value, unit) => amount(value, unit).replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
+
   const element = (name, own = {}, text = "") => {
     const made = document.createElement(name);
     for (const [key, value] of Object.entries(own)) made.setAttribute(key, value);
@@ -81,7 +84,7 @@ const perfc = (() => {
     button.addEventListener("click", () => {
       const heading = button.parentElement, table = heading.closest("table"), body = table.tBodies[0];
       const column = heading.cellIndex, down = heading.getAttribute("aria-sort") !== "descending";
-      const key = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+      const key = (row) => row.cells[column].dataset.v ?? row.cells[column].textContent;
       const order = (a, b) => {
         const x = key(a), y = key(b), number = Number(x) - Number(y);
         return (Number.isNaN(number) ? x.localeCompare(y) : number) * (down ? -1 : 1);
@@ -102,5 +105,5 @@ const perfc = (() => {
       input.nextElementSibling.textContent = text ? `${count} of ${rows.length} rows` : "";
     });
 
-  return { amount, element, color, swatch, tip, drawn, own };
+  return { amount, tick, element, color, swatch, tip, drawn, own };
 })();

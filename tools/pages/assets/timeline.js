@@ -138,13 +138,13 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
   const ticks = (_, splits, __, ___, step) => {
     const [size, unit] = total >= 1e9 ? [1e9, "s"] : total >= 1e6 ? [1e6, "ms"] : total >= 1e3 ? [1e3, "us"] : [1, "ns"];
     const decimals = Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9));
-    return splits.map((ns) => `${(ns / size).toFixed(decimals)} ${unit}`);
+    return splits.map((ns) => (ns ? `${(ns / size).toFixed(decimals)} ${unit}` : ""));
   };
   const make = (_, width) => {
     plot = new uPlot({
-      width, height: data.lanes.length * LANE + 34, legend: { show: false }, padding: [2, 0, 0, 0],
+      width, height: data.lanes.length * LANE + 28, legend: { show: false }, padding: [2, 0, 0, 0],
       scales: { x: { time: false, range: (u, min, max) => [Math.max(min, 0), Math.min(max, total)] }, y: { range: [0, 1] } },
-      axes: [{ stroke: () => perfc.color("--dim"), font: "12px system-ui, sans-serif", space: 84, size: 32, gap: 4,
+      axes: [{ stroke: () => perfc.color("--dim"), font: "12px system-ui, sans-serif", space: 84, size: 24, gap: 4,
         grid: { stroke: () => perfc.color("--line"), width: 1 }, ticks: { show: false }, values: ticks }, { show: false }],
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false } },
       hooks: { draw: [draw], setCursor: [point], setScale: [(u) => {
