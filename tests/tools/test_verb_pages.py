@@ -161,7 +161,7 @@ def test_odd_names_are_shown(verb: str, parsed: Callable[[str], ParsedPage]) -> 
     name = ODD.replace("/", "") if verb == "network" else ODD
     shown = page.text + json.dumps(page.data)
 
-    assert name in shown or verb == "shard"
+    assert name in shown
 
 
 @pytest.mark.parametrize(

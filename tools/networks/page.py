@@ -57,9 +57,10 @@ def network_page(found: NetworkComparison) -> str:
 def _heading(found: NetworkComparison) -> Heading:
     asked, network = found.question.models.request, found.question.network
     best, speedup = found.best, found.speedup
+    rate = (asked.batch or 0) / best.step_s
     badges = [
         (f"bubble {format_percent(best.bubble)}", ""),
-        (format_quantity((asked.batch or 0) / best.step_s, "samples/s"), ""),
+        (f"{format_quantity(rate, '').strip()} samples/s", ""),
     ]
     if speedup is not None and best.name != "even":
         badges.append((f"{speedup:.2f} times as fast as an even split", ""))

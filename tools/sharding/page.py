@@ -52,7 +52,19 @@ def shard_page(found: Sharding) -> str:
         Section(f"Ranks under {one.name}", [*_ranks(one)], folded=number > 0 or None)
         for number, one in enumerate(pictured)
     ]
+    tables = quantity_table([*_tables(found.best)], "Tables", search=True)
+    parts.append(Section(f"Tables under {found.best.name}", [tables]))
     return page(f"perfc shard: {name_of(found)}", parts)
+
+
+def _tables(one: RankedPlan) -> Iterator[tuple[str, ...]]:
+    """Yield a heading, and where each table goes."""
+    yield "table", "size", "sharding", "ranks or nodes", "memory"
+    for table in one.model.tables:
+        placed = one.plan[table.name]
+        where = ", ".join(map(str, placed.places)) or "all"
+        size = size_text(float(table.bytes))
+        yield table.name, size, placed.kind, where, one.tiers[table.name]
 
 
 def _heading(found: Sharding) -> Heading:

@@ -83,7 +83,7 @@ def _heading(found: Comparison) -> Heading:
         label=f"Step with {best.strategy}:",
         remark=interval_text(priced),
         badges=[
-            (format_quantity(best.samples_per_s, "samples/s"), ""),
+            (f"{format_quantity(best.samples_per_s, '').strip()} samples/s", ""),
             (f"bound by {best.bound}", ""),
             (f"is best with {priced.chance}", ""),
             *cut,

@@ -62,7 +62,7 @@ def cell_text(row: Row, column: str) -> str:
 
 def number_text(column: str, value: float) -> str:
     """Return a number of a column as people read it."""
-    if column.endswith("_us"):
+    if column.endswith("_us") or column in INTERVAL:
         return format_us(value)
     if column.endswith("_bytes"):
         return format_bytes(value)

@@ -32,13 +32,18 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     return [...words.keys()].filter((number) => number % each === 0);
   };
 
-  /** Places of a logarithmic axis: powers of ten, every so many that they have room. */
-  const powers = (plot, number, low, high, _, space) => {
-    const first = Math.ceil(Math.log10(low) - 1e-9), last = Math.floor(Math.log10(high) + 1e-9);
-    const steps = last < first ? [] : [...Array(last - first + 1).keys()].map((step) => first + step);
+  /** Places of a logarithmic axis, every so many that they have room: powers of ten, of few
+      also 2 and 5 times them; of bytes powers of two. */
+  const powers = (own) => (plot, number, low, high, _, space) => {
+    const base = own.unit === "bytes" ? 2 : 10, scale = (value) => Math.log(value) / Math.log(base);
+    const first = Math.floor(scale(low)), last = Math.ceil(scale(high));
+    const digits = base === 10 && last - first < 5 ? [1, 2, 5] : [1];
+    const all = [...Array(last - first + 1).keys()].flatMap((step) => digits.map((digit) => digit * base ** (first + step)));
+    const inside = all.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
     const length = (number ? plot.bbox.height : plot.bbox.width) / devicePixelRatio;
-    const every = Math.max(1, Math.ceil((steps.length * space) / Math.max(length, 1)));
-    const shown = steps.filter((step) => step % every === 0).map((step) => 10 ** step);
+    const every = Math.max(1, Math.ceil((inside.length * 0.75 * space) / Math.max(length, 1)));
+    const few = digits.length > 1 && every > 1 ? inside.filter((value) => all.indexOf(value) % 3 === 0) : inside;
+    const shown = few.length < inside.length ? few : inside.filter((_, index) => index % every === 0);
     return shown.length ? shown : [low, high];
   };
   const axis = (own, vertical) => ({
@@ -51,7 +56,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     ticks: { show: false },
     space: vertical ? 32 : 64,
     values: (_, splits) => splits.map((value) => (value === null ? "" : own.words.length ? written(own, value) : perfc.tick(value, own.unit))),
-    ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : own.log ? { splits: powers, filter: (_, splits) => splits } : {}),
+    ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : own.log ? { splits: powers(own), filter: (_, splits) => splits } : {}),
   });
   /* An amount begins at 0 unless that would hide how it changes; time and areas have no margins. */
   const areas = data.series.some(isArea);
@@ -70,6 +75,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
   const drawPoints = (plot) => {
     const { ctx } = plot, pixel = devicePixelRatio;
     ctx.save();
+    ctx.setLineDash([]);
     ctx.beginPath();
     ctx.rect(plot.bbox.left, plot.bbox.top, plot.bbox.width, plot.bbox.height);
     ctx.clip();
