@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tests.browser import Browser, browser
 from tests.tools.parsed_page import ParsedPage
 from tests.traces.synthetic import Made
 
 from perfc.tools.cli.command_line import main
+from perfc.tools.pages.quantities import quantity
 
-ODD = "<script>alert(1)</script>"
+WIDTHS = (390, 768, 1280)
+ODD = "<script>window.ran=1</script>"
 """Letters of a name that would run if they were not text."""
 
 _MODEL = "dlrm-ddp:tables=2,rows=1000"
@@ -150,7 +153,7 @@ def test_names_are_text(verb: str, page_of: Callable[[str], Path]) -> None:
     """Nothing of a name is markup, wherever it stands."""
     text = page_of(verb).read_text("utf-8")
 
-    assert "<script>alert" not in text
+    assert "<script>window" not in text
     assert text.count("<script") == text.count("</script>")
 
 
@@ -257,3 +260,54 @@ def test_a_cache_is_drawn(parsed: Callable[[str], ParsedPage]) -> None:
     assert "size of the cache" == chart["x"]["title"]
     assert 0 == chart["series"][0]["x"][0]
     assert 1 < len(chart["series"][0]["x"])
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One browser for all pages."""
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_page_is_readable(
+    tab: Browser, page_of: Callable[[str], Path], verb: str, scheme: str
+) -> None:
+    """It has no script error, loads nothing, fits the window, and has contrast."""
+    tab.open(page_of(verb).read_text("utf-8"), WIDTHS[0], scheme)
+    tab.run("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+    for width in WIDTHS:
+        tab.resize(width)
+        tab.drawn()
+
+        assert 0 >= tab.too_wide(), width
+    count, low = tab.contrasts()
+
+    assert 20 < count
+    assert [] == low
+    assert tab.run("return window.ran") is None
+    assert [] == tab.loaded()
+    assert [] == tab.errors()
+
+
+def test_a_table_sorts_quantities(
+    tab: Browser, page_of: Callable[[str], Path]
+) -> None:
+    """Times of several units are in the order of what they say."""
+    tab.open(page_of("sweep").read_text("utf-8"))
+    tab.drawn()
+    column = (
+        "[...document.querySelectorAll('.table')].at(-1)"
+        ".querySelectorAll('th, td:nth-child(4)')"
+    )
+    tab.run(
+        "[...document.querySelectorAll('.table')].at(-1)"
+        ".querySelectorAll('th button')[3].click()"
+    )
+    cells = tab.run(f"return [...{column}].map((c) => c.textContent)")
+    times = [cell for cell in cells if cell.endswith((" us", " ms"))]
+    found = [quantity(cell) or 0.0 for cell in times]
+
+    assert 12 == len(times)
+    assert sorted(found, reverse=True) == found
