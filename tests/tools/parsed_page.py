@@ -72,9 +72,7 @@ class ParsedPage(HTMLParser):
         if tag not in _VOID:
             self._open.append(tag)
 
-    def handle_startendtag(
-        self, tag: str, attrs: list[tuple[str, str | None]]
-    ) -> None:
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note an element that ends at once."""
         self.handle_starttag(tag, attrs)
         if tag not in _VOID:

@@ -291,9 +291,7 @@ def test_a_page_is_readable(
     assert [] == tab.errors()
 
 
-def test_a_table_sorts_quantities(
-    tab: Browser, page_of: Callable[[str], Path]
-) -> None:
+def test_a_table_sorts_quantities(tab: Browser, page_of: Callable[[str], Path]) -> None:
     """Times of several units are in the order of what they say."""
     tab.open(page_of("sweep").read_text("utf-8"))
     tab.drawn()

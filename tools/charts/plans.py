@@ -32,7 +32,7 @@ _NEAR = 4.0
 
 
 def plan_bars(plans: Sequence[PricedPlan], name: str) -> Bars:
-    """Return a bar for each of the first plans, its interval, and whether it is best."""
+    """Return a bar for each of the first plans, with its interval and chance."""
     shown = plans[:_SHOWN]
     known = any(plan.probability_best is not None for plan in shown)
     heading = ("plan", "", "time", "is best" if known else "")

@@ -1,4 +1,4 @@
-"""What `perfc replay` says, as a page: measured beside simulated, and why devices idle."""
+"""What `perfc replay` says, as a page: measured beside simulated."""
 
 from __future__ import annotations
 

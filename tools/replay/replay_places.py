@@ -105,7 +105,7 @@ def places_json(one: Replayed) -> dict[str, Any]:
 
 
 def places_lines(replayed: Sequence[Replayed]) -> list[tuple[str, ...]]:
-    """Return a heading and rows of the longest modules, those alike together; else of lines."""
+    """Return a heading, and the longest modules, those alike together; else lines."""
     for key in (MODULE, SOURCE):
         alike: dict[str, PlaceTime] = defaultdict(PlaceTime)
         counts: dict[str, set[str]] = defaultdict(set)
