@@ -45,7 +45,8 @@ def strategies_page(found: Comparison) -> str:
         plans = [plan for plan, price in fit if not price.missing_bytes]
         bars = plan_bars(plans, "Time of a step with each strategy")
         table = quantity_table(fitting, "Strategies", search=True)
-        parts.append(Section("Strategies", [bars, table]))
+        note = found.within_text
+        parts.append(Section("Strategies", [bars, table], note=note))
         parts += _best(found)
     chart = time_and_memory(found.plans, found.pricer.limit_bytes)
     if chart is not None:
