@@ -110,7 +110,7 @@ def _best(found: Comparison) -> Iterator[Part]:
 
 
 def _parts(best: StrategyPrice) -> Iterator[Bar]:
-    """Yield what the step is made of: its bubble, and what limits the rest."""
+    """Yield the parts of the step: its bubble, and what limits the rest."""
     left_s = best.step_s - best.bubble_s
     parts_s = {name: share * left_s for name, share in best.shares.items()}
     kinds = {"host": "host", "memory": "memory", "network": "comm", "compute": "kernel"}
