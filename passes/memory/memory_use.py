@@ -143,9 +143,9 @@ class MemoryUse:
         Before any node, while each node runs, and when the last one has ended.
         """
         rows = [row for row in self.rows if row[1] in kinds]
-        size, first, last = (
-            integers([row[column] for row in rows]) for column in (2, 3, 4)
-        )
+        size = integers([nbytes for *_, nbytes, _, _ in rows])
+        first = integers([first for *_, first, _ in rows])
+        last = integers([last for *_, last in rows])
         during, after = held_bytes(first, last, rounded(size), len(self.nodes))
         return np.append(during, after[-1]).astype(np.int64)
 

@@ -123,7 +123,7 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def made(verb: str) -> Path:
         path = folder / f"{verb}.html"
         words = arguments[verb]()
-        form = () if verb == "sweep" else ("--format", "html")
+        form = () if verb == "sweep" else ("--format", "html")  # or by its ending
         assert 0 == main([*words, *form, "-o", str(path)])
         return path
 

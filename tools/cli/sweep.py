@@ -17,7 +17,7 @@ from perfc.tools.cli.arguments import (
     read_request,
     request_options,
 )
-from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugins_option
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 
@@ -88,7 +88,7 @@ _USUAL = (
     help="Show only the N best by the first metric, the best first.",
 )
 @plugins_option(told=True)
-@format_option
+@page_option
 @output_option(
     "Keep all rows there while they come: .parquet, .csv, .html or .json.",
 )
@@ -123,9 +123,14 @@ def sweep(model: str, **options: Any) -> int:
     asked = [name for name in ("condition", "pareto", "best") if options[name]]
     if output is None or asked:
         shown = _selected(found, options)
-        is_json = options["format_"] == "json"
-        write_result(shown.to_json() if is_json else str(shown), None)
+        write_result(_written(shown, options["format_"]), None)
     return _exit_code(found)
+
+
+def _written(shown: Sweep, form: str) -> str:
+    if form == "html":
+        return shown.to_html()
+    return shown.to_json() if form == "json" else str(shown)
 
 
 def _names(text: str) -> list[str]:

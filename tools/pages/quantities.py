@@ -52,7 +52,7 @@ _BELOW_ALL = -1e300
 
 
 def quantity(text: str) -> float | None:
-    """Return what a text such as `1.5 ms`, `12 %` or `1 us to 2 us` begins with.
+    """Return the number that a text such as `1.5 ms` or `1 us to 2 us` begins with.
 
     Times are in microseconds, amounts of memory in bytes; None of other text.
     """

@@ -133,7 +133,7 @@ def _named(replayed: Sequence[Replayed]) -> Iterator[tuple[str, ...]]:
 
 
 def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
-    """Yield what devices do of the simulated time: work, exposed collectives, idle."""
+    """Yield a part of the simulated time a bar: work, exposed collectives, idle."""
     whole_us = math.fsum(one.simulated_us for one in replayed)
     parts_us = {
         "working": math.fsum(one.gpu_active_us for one in replayed),

@@ -135,7 +135,7 @@ def _statistics(times: Sequence[HostTime]) -> dict[str, Any]:
 def remarks(
     replayed: Sequence[Replayed], predicted: Sequence[TracePrices] = ()
 ) -> list[Diagnostic]:
-    """Return what there is to say of traces, and of prices of their kernels."""
+    """Return remarks on traces, and on prices of their kernels."""
     found = [remark for one in replayed for remark in one.recorded.diagnostics]
     return [*found, *(remark for prices in predicted for remark in prices.diagnostics)]
 

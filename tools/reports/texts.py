@@ -53,21 +53,14 @@ def _md(result: VerbResult, title: str) -> str:
     return f"# {title}\n\n```text\n{result!s}```\n"
 
 
-def _html(result: VerbResult, title: str) -> str:
-    """Return a page that loads nothing from anywhere."""
-    from perfc.tools.charts import result_page
-
-    return result_page(result, title)
-
-
 _FORMATS: Mapping[str, Callable[[VerbResult, str], str]] = MappingProxyType(
-    {"table": _table, "json": _json, "csv": _csv, "md": _md, "html": _html}
+    {"table": _table, "json": _json, "csv": _csv, "md": _md}
 )
 
-RESULT_FORMATS = tuple(_FORMATS)
-"""Formats of results, by name."""
+RESULT_FORMATS = (*_FORMATS, "html")
+"""Formats of results, by name; pages are written by `perfc.tools.charts`."""
 
 
 def format_result(result: VerbResult, form: str, title: str) -> str:
-    """Write a result in one of `RESULT_FORMATS`."""
+    """Write a result in one of `RESULT_FORMATS` but `html`."""
     return _FORMATS[form](result, title)

@@ -101,7 +101,7 @@ def _ranks(one: RankedPlan) -> Iterator[Part]:
         )
         for rank in ranks
     ]
-    time = Bars(times, "Time of each rank", ("rank", "", "time", "of it updates"))
+    time = Bars(times, "Time of each rank", ("rank", "", "time", "updates"))
     sizes = [*_sizes(one, ranks)]
     size = Bars(sizes, "Memory of each rank", ("rank", "", "memory", "of its room"))
     yield Section("Lookups and updates", [time], level=3)

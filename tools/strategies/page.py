@@ -45,7 +45,8 @@ def strategies_page(found: Comparison) -> str:
         plans = [plan for plan, price in fit if not price.missing_bytes]
         bars = plan_bars(plans, "Time of a step with each strategy")
         table = quantity_table(fitting, "Strategies", search=True)
-        parts.append(Section("Strategies", [bars, table]))
+        note = found.within_text
+        parts.append(Section("Strategies", [bars, table], note=note))
         parts += _best(found)
     chart = time_and_memory(found.plans, found.pricer.limit_bytes)
     if chart is not None:
@@ -109,7 +110,7 @@ def _best(found: Comparison) -> Iterator[Part]:
 
 
 def _parts(best: StrategyPrice) -> Iterator[Bar]:
-    """Yield what the step is made of: its bubble, and what limits the rest."""
+    """Yield the parts of the step: its bubble, and what limits the rest."""
     left_s = best.step_s - best.bubble_s
     parts_s = {name: share * left_s for name, share in best.shares.items()}
     kinds = {"host": "host", "memory": "memory", "network": "comm", "compute": "kernel"}

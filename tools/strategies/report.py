@@ -139,7 +139,9 @@ class Comparison(VerbResult):
             "samples_per_s_per_gpu": best.samples_per_s / best.strategy.ranks,
         }
 
-    def _within(self) -> str:
+    @property
+    def within_text(self) -> str:
+        """What the fewest GPUs that end in time do; "" if nobody asked for them."""
         fewest = self._fewest()
         if not fewest:
             return ""
@@ -153,7 +155,7 @@ class Comparison(VerbResult):
     def _text(self) -> str:
         """Return a table, what is not in it and why, and how to look closer."""
         found = self.findings
-        parts = [_title(self), self._within(), *_tables(self)]
+        parts = [_title(self), self.within_text, *_tables(self)]
         parts += [_listing("Not priced", not_priced(self, found.left))]
         parts += [_listing("Cannot be", cannot_be(found.refused))]
         if found.best is not None:

@@ -125,6 +125,15 @@ def test_a_page(command: Command, tmp_path: Path) -> None:
         assert target in {one["name"] for one in charts["batch"]["series"]}
 
 
+def test_a_page_on_standard_output(command: Command) -> None:
+    """`--format html` prints the page of the rows that are shown."""
+    outcome = command(*SWEEP, "-q", "--format", "html", "--best", "2")
+    page = ParsedPage(outcome.out)
+
+    assert 0 == outcome.code
+    assert 1 + 2 == len(page.rows)
+
+
 def test_a_page_holds_any_name(command: Command, tmp_path: Path) -> None:
     """Text of a user is text of the page, also inside of its JSON."""
     folder = tmp_path / "a<"
