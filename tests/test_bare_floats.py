@@ -14,6 +14,7 @@ FOLDERS = ("costmodels", "traces", "tools")
 _BYTES = "bytes of a number of that type"
 _SHEETS = "what a sheet may say, or how far its fields may disagree"
 _SHOWN = "when a report shows, or rounds"
+_DRAWN = "how large a page draws something"
 _DEFAULT = "default of an option, which its help shows"
 
 REMAINING = MappingProxyType(
@@ -59,6 +60,11 @@ REMAINING = MappingProxyType(
         "tools/cli/measure.py": ({5.0}, _DEFAULT),
         "tools/cli/parallel.py": ({5.0}, "seconds between lines of progress"),
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
+        "tools/charts/plans.py": ({5.0}, _DRAWN),
+        "tools/pages/quantities.py": ({60e6, 3600e6}, "microseconds of larger units"),
+        "tools/pages/tables.py": ({0.25, 0.3, 0.6}, _DRAWN),
+        "tools/pages/timeline.py": ({0.75}, _DRAWN),
+        "tools/report_page/drawn.py": ({0.35}, _DRAWN),
         "tools/reports/nodes.py": ({1.645}, "quantile of the normal distribution"),
         "tools/reports/numbers.py": ({0.9995, 9.995, 99.95}, _SHOWN),
         "tools/reports/sensitivity.py": ({0.0005}, _SHOWN),

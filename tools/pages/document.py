@@ -83,7 +83,7 @@ def _script() -> str:
 
 @functools.cache
 def _policy() -> str:
-    """Return what a browser may run: this script and this style, and nothing loaded."""
+    """Return the policy of a page: this script and this style, and nothing loaded."""
     return (
         f"default-src 'none'; script-src {_hash(_script())}; "
         f"style-src {_hash(_style())}; base-uri 'none'; form-action 'none'"

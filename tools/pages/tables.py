@@ -192,9 +192,13 @@ def _picture(shapes: Sequence[str]) -> str:
     )
 
 
+_LEAST_WIDTH = 0.3
+"""Percent of the picture that the smallest box takes, so that it is seen."""
+
+
 def _box(left: float, width: float, kind: str) -> str:
     """Return a box: where it begins and how wide it is, as shares of the picture."""
-    wide = max(100 * width, 0.3)
+    wide = max(100 * width, _LEAST_WIDTH)
     return (
         f'<rect class="k-{kind or "other"}" x="{100 * left:.2f}" y="0" '
         f'width="{wide:.2f}" height="10"/>'

@@ -27,13 +27,13 @@ from perfc.tools.reports import (
 )
 
 _MOST_POINTS = 1500
-"""Of a roofline: those that take longest."""
+"""Points of a roofline: those that take longest."""
 
 _SAME_DIGITS = 4
 """Ops of one kind whose intensities and rates are the same so far are one point."""
 
 _MOST_MOMENTS = 500
-"""Of memory over time: of so many stretches of the step, the one with most."""
+"""Stretches of the step of each of which the moment with most memory is drawn."""
 
 _LEAST_INTENSITY = 0.01
 """FLOP a byte from which on a kernel is drawn: it does arithmetic on what it moves."""
@@ -174,7 +174,7 @@ def _roofline_text(
 
 
 def memory_chart(report: Report) -> pages.Chart | None:
-    """Return what is held on the device over the step; None if nothing is."""
+    """Return memory that is held over the step; None if none is."""
     found = memory_timeline(report)
     if not max(found.allocated_bytes, default=0):
         return None

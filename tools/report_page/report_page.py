@@ -75,7 +75,7 @@ def report_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline]) 
 
 
 def _all_remarks(reports: Sequence[Report]) -> Iterator[pages.Part]:
-    """Yield what there is to say of any target, once each, with whose it is."""
+    """Yield the remarks on any target, once each, with whose they are."""
     found: dict[tuple[str, str], list[Report]] = {}
     known = {}
     for report in reports:
@@ -142,7 +142,7 @@ def _head(report: Report) -> Iterator[pages.Part]:
 def _sections(
     report: Report, timeline: pages.Timeline, level: Level, most: int = _MOST_NODES
 ) -> Iterator[pages.Part]:
-    """Yield what is below the head."""
+    """Yield the sections below the head."""
     tables = report.tables
     yield pages.Section("Timeline", [timeline], level=level)
     if tables.to_fix:

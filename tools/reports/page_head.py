@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from perfc.tools import pages
 from perfc.tools.reports.numbers import (
@@ -12,9 +12,10 @@ from perfc.tools.reports.numbers import (
     format_percent,
     format_us,
 )
-from perfc.tools.reports.report import OUT_OF_MEMORY, Report
 
-Json: TypeAlias = dict[str, Any]
+if TYPE_CHECKING:
+    from perfc.tools.reports.report import Report
+
 Badge: TypeAlias = "tuple[str, Literal['', 'good', 'bad']]"
 
 _MOST_BARS = 12
@@ -49,11 +50,14 @@ def answer(report: Report) -> pages.Heading:
 
 
 def _fit(report: Report) -> Badge:
-    peak = format_bytes(report.memory_use.peak_bytes)
-    usable = format_bytes(report.target.device.memory.usable_bytes)
-    if any(one.code == OUT_OF_MEMORY for one in report.diagnostics):
-        return f"does not fit: {peak} of {usable}", "bad"
-    return f"fits: {peak} of {usable}", "good"
+    peak = report.memory_use.peak_bytes
+    usable = report.target.device.memory.usable_bytes
+    text = f"{format_bytes(peak)} of {format_bytes(usable)}"
+    return (
+        (f"fits: {text}", "good")
+        if peak <= usable
+        else (f"does not fit: {text}", "bad")
+    )
 
 
 def cards(report: Report) -> pages.Cards:
@@ -89,7 +93,7 @@ def basis(report: Report) -> pages.Text:
 
 
 def breakdown(report: Report) -> pages.Bars:
-    """Return what the critical path is spent on, as bars."""
+    """Return the parts of the critical path, as bars."""
     rows = report.tables.breakdown
     bars = [
         pages.Bar(label, us, format_us(us), share, report.tables.kinds[label])
@@ -104,7 +108,7 @@ def breakdown(report: Report) -> pages.Bars:
 
 
 def report_head(report: Report) -> Sequence[pages.Part]:
-    """Return what a notebook shows of a report, and its page first."""
+    """Return the head of a report, as notebooks show it, and its page first."""
     return [
         answer(report),
         pages.Remarks(report.diagnostics),

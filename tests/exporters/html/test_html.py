@@ -130,7 +130,9 @@ def test_every_kernel_is_on_the_roofline() -> None:
     roofs = [series["name"] for series in data["series"] if series["label"]]
     computing = [n for n in report.nodes if n["flops"] and n["stream"] == "compute"]
     notes = [note for series in points for note in series["notes"]]
-    alike = sum(int(found[1]) for n in notes if (found := re.search(r"and (\d+) al", n)))
+    alike = sum(
+        int(found[1]) for n in notes if (found := re.search(r"and (\d+) al", n))
+    )
 
     assert len(computing) == len(notes) + alike
     assert any("FLOP/s" in name for name in roofs)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.html_page import HtmlPage
 from tests.tools.command import Command
 
 import perfc
@@ -120,6 +121,14 @@ def test_the_command(tmp_path: Path, command: Command) -> None:
     assert "aten::embedding\\_bag" in command("diff", base, head, "--format", "md").out
     for form in ("table", "html"):
         assert "embedding_bag" in command("diff", base, head, "--format", form).out
+    page = HtmlPage.of(command("diff", base, head, "--format", "html").out)
+    assert page.is_alone
+    assert "base.json" in page.text
+    assert "From base to head, by op" in page.headings
+    names = [row[0] for row in page.rows]
+    assert ["base", *(step["name"] for step in found["steps"]), "head"] == [
+        name for name in names[1 : 3 + len(found["steps"])]
+    ]
     reports = {"schema": "perfc.reports/1", "reports": [BASE, BASE]}
     two = _written(tmp_path, "two.json", reports)
     several = command("diff", two, two, "--format", "json").report

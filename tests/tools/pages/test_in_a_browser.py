@@ -162,7 +162,9 @@ def test_the_timeline_is_searched(tab: Browser) -> None:
     assert everything != _shown(tab)
     assert "emb_l" in tab.run("return document.querySelector('.found').textContent")
     tab.type(".timeline input", "nobody")
-    assert "none found" == tab.run("return document.querySelector('.found').textContent")
+    assert "none found" == tab.run(
+        "return document.querySelector('.found').textContent"
+    )
     assert [] == tab.errors()
 
 
@@ -285,7 +287,13 @@ def _hostile_parts() -> Iterator[pages.Part]:
             pages.Preformatted(text),
             pages.Table([text], [[text]], text, search=True),
             pages.Bars([pages.Bar(text, 1.0, text, text)], text, [text] * 4),
-            pages.Waterfall((text, 1, text), [pages.Step(text, 1, text, text)], (text, 2, text), text, (text, text)),
+            pages.Waterfall(
+                (text, 1, text),
+                [pages.Step(text, 1, text, text)],
+                (text, 2, text),
+                text,
+                (text, text),
+            ),
             pages.Chart(axis, pages.Axis(text, text), [series], text),
             pages.Data("data", f'"{text}"'),
         ]
@@ -300,7 +308,9 @@ def _hostile_report(target: str = "a100") -> Report:
         op = graph.add_op(LaunchOp(text, text))
         graph.task(TaskKind.HOST, thread, op=op, detail="T2", stated_s=5e-6)
         call = graph.task(TaskKind.CALL, thread, op=op, detail=text, stated_s=4e-6)
-        graph.task(TaskKind.KERNEL, stream, op=op, issue=call, detail=text, stated_s=9e-6)
+        graph.task(
+            TaskKind.KERNEL, stream, op=op, issue=call, detail=text, stated_s=9e-6
+        )
     program = Program(HOSTILE[3], (RankClass((0,), launches=graph),))
     annotations: Any = perfc.load("dlrm-ddp", batch=1).annotations
     return perfc.analyze(Model(program, annotations, program), target)
