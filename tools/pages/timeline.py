@@ -16,7 +16,7 @@ Json: TypeAlias = dict[str, Any]
 Integers: TypeAlias = NDArray[np.int64]
 
 MOST_BYTES = 650_000
-"""Data of a timeline that keeps a page small; short neighbours become one until then."""
+"""Data of a timeline that keeps a page small; short neighbours become one for it."""
 
 _SLICE_BYTES = 18
 """About what a box takes, without its name."""
@@ -120,7 +120,7 @@ class Timeline(Part):
             most = int(_FEWER * most)
 
     def _document(self, kept: Sequence[tuple[Slices, Integers]]) -> Json:
-        """Return the data that the script of the page draws, with the names it needs."""
+        """Return the data that the script of the page draws, with names it needs."""
         used = np.unique(np.concatenate([slices.name for slices, _ in kept]))
         number = np.zeros(len(self.names), np.int64)
         number[used] = np.arange(len(used))

@@ -89,7 +89,7 @@ def test_remarks() -> None:
 
 
 def test_targets_are_compared_first() -> None:
-    """A page of several targets begins with their comparison, the first one unfolded."""
+    """A page of several targets begins with their comparison; each has its own part."""
     names = ("a100", "h100", "t4")
     reports = [report_of("dlrm-ddp", name) for name in names]
     page = Page.of(HtmlPage().export(reports, None))

@@ -66,6 +66,7 @@ def _page(name: str) -> str:
     return _report().to_html()
 
 
+CONTROLS = "a, button, input, summary, [tabindex]"
 PAGES = ("report", "targets", "diff", "sensitivity", "too large")
 
 
@@ -188,9 +189,7 @@ def test_every_control_is_reached_by_keys(tab: Browser) -> None:
     """Tab goes through all that can be pressed or scrolled, and shows where it is."""
     tab.open(_page("report"))
     tab.drawn()
-    wanted = tab.run(
-        "return document.querySelectorAll('a, button, input, summary, [tabindex]').length"
-    )
+    wanted = tab.run(f"return document.querySelectorAll('{CONTROLS}').length")
     script = """
     const one = document.activeElement;
     one.dataset.reached = 1;
@@ -201,7 +200,7 @@ def test_every_control_is_reached_by_keys(tab: Browser) -> None:
         tab.press("\ue004")
         outlines.add(tab.run(script))
     missing = tab.run(
-        "return [...document.querySelectorAll('a, button, input, summary, [tabindex]')]"
+        f"return [...document.querySelectorAll('{CONTROLS}')]"
         ".filter((e) => !e.dataset.reached && e.checkVisibility())"
         ".map((e) => e.outerHTML.slice(0, 80))"
     )
@@ -214,7 +213,8 @@ def test_tables_sort_and_are_searched(tab: Browser) -> None:
     """A heading sorts by number and says how; a search leaves the rows that match."""
     tab.open(_page("report"))
     table = "[...document.querySelectorAll('.table')].at(-1)"
-    column = f"[...{table}.querySelectorAll('th')].findIndex((h) => /FLOP/.test(h.textContent))"
+    headings = f"[...{table}.querySelectorAll('th')]"
+    column = f"{headings}.findIndex((h) => /FLOP/.test(h.textContent))"
     values = (
         f"return [...{table}.querySelectorAll('tbody tr')]"
         f".map((row) => Number(row.cells[{column}].dataset.v))"

@@ -45,7 +45,7 @@ def test_text_is_text(name: str, cell: str) -> None:
     plain = HtmlPage.of(pages.page("x", parts[:0]))
 
     assert page.is_alone
-    assert [name] == [h for h in page.headings[:1]]
+    assert [name] == page.headings[:1]
     assert page.rows[-1][0] == page.rows[1][0] == cell
     assert plain.policy == page.policy
 
