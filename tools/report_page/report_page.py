@@ -194,7 +194,7 @@ def _slopes(report: Report, level: Level) -> Iterator[pages.Part]:
             heading = ("", "", "if faster", "if slower")
             bars = pages.Bars([*map(_slope, own)], title, heading)
             parts.append(pages.Section(title, [bars], level=3))
-    yield pages.Section("What decides the time", parts, found.title, level)
+    yield pages.Section(found.title, parts, level=level)
 
 
 def _slope(slope: Slope) -> pages.Bar:
