@@ -219,8 +219,8 @@ def _look_ahead(
     model: str, options: Mapping[str, Any], say: Callable[[str], None]
 ) -> int:
     """Predict a training step with tables on servers, behind caches."""
-    from perfc.tools.placing import CacheQuestion, check_tier, look_ahead
     from perfc.tools.charts import result_page
+    from perfc.tools.placing import CacheQuestion, check_tier, look_ahead
     from perfc.tools.reports import format_result
 
     for name, flag in _OF_QUERIES.items():
