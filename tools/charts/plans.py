@@ -23,11 +23,11 @@ from perfc.tools.reports import PricedPlan, VerbResult, format_bytes, format_us
 _SHOWN = 12
 """Plans with a bar: the first ones."""
 
-_WIDE = 5.0
+_WIDE = 5
 """An axis is logarithmic where its largest number is so often the least."""
 
 
-_NEAR = 4.0
+_NEAR = 4
 """A limit so often the largest memory is too far away to be drawn."""
 
 

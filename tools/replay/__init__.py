@@ -9,9 +9,9 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.replay.kernel_prices import TracePrices, trace_prices
     from perfc.tools.replay.message_prices import collective_prices, with_waits
+    from perfc.tools.replay.page import replay_page
     from perfc.tools.replay.recorded_ops import trace_ops
     from perfc.tools.replay.replay import profile_seconds, replay_alone, replay_joint
-    from perfc.tools.replay.replay_page import replay_page
     from perfc.tools.replay.replay_report import replay_json, replay_text
     from perfc.tools.replay.rescale import Method, Rescaling
     from perfc.tools.replay.rescale_report import rescale_json, rescale_text
@@ -26,7 +26,7 @@ else:
             "message_prices": ("collective_prices", "with_waits"),
             "recorded_ops": ("trace_ops",),
             "replay": ("profile_seconds", "replay_alone", "replay_joint"),
-            "replay_page": ("replay_page",),
+            "page": ("replay_page",),
             "replay_report": ("replay_json", "replay_text"),
             "rescale": ("Method", "Rescaling"),
             "rescale_report": ("rescale_json", "rescale_text"),

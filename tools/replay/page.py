@@ -32,11 +32,11 @@ from perfc.tools.replay.replay_report import (
 from perfc.tools.replay.trace_prices_report import kernel_lines
 from perfc.tools.reports import format_percent, format_us
 
-_LARGE = 0.4
+_LARGE = 0.5
 """Discs below points."""
 
-_NEAR = 0.05
-"""An error up to this is called good."""
+_NEAR = 5
+"""Errors up to so many percent are called close."""
 
 
 def replay_page(
@@ -94,7 +94,7 @@ def _heading(replayed: Sequence[Replayed]) -> Heading:
         label="Simulated against measured:",
         remark=f"{format_us(simulated_us)} against {format_us(measured_us)}",
         badges=[
-            ("close", "good") if abs(error) <= _NEAR else ("far off", "bad"),
+            ("close", "good") if 100 * abs(error) <= _NEAR else ("far off", "bad"),
             (f"exposed communication {format_us(exposed_us)}", ""),
         ],
     )
