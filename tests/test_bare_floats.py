@@ -60,8 +60,6 @@ REMAINING = MappingProxyType(
         "tools/cli/measure.py": ({5.0}, _DEFAULT),
         "tools/cli/parallel.py": ({5.0}, "seconds between lines of progress"),
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
-        "tools/charts/plans.py": ({5.0}, _DRAWN),
-        "tools/pages/quantities.py": ({60e6, 3600e6}, "microseconds of larger units"),
         "tools/pages/tables.py": ({0.25, 0.3, 0.6}, _DRAWN),
         "tools/pages/timeline.py": ({0.75}, _DRAWN),
         "tools/report_page/drawn.py": ({0.35}, _DRAWN),

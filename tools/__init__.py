@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
     from perfc.tools.pages import MOST_BYTES, Slices, Timeline, TimelineLane
-    from perfc.tools.report_page import report_page
+    from perfc.tools.report_page import reports_page
     from perfc.tools.reports import (
         NODE_KEYS,
         Exporter,
@@ -42,7 +42,7 @@ else:
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
             "pages": ("MOST_BYTES", "Slices", "Timeline", "TimelineLane"),
-            "report_page": ("report_page",),
+            "report_page": ("reports_page",),
             "reports": (
                 "Exporter",
                 "NODE_KEYS",
@@ -89,7 +89,7 @@ __all__ = [
     "kernel_limit",
     "load",
     "memory_over_time",
-    "report_page",
+    "reports_page",
     "sweep",
     "tile_time_us",
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from perfc.exporters.html.timeline import timeline
-from perfc.tools import Exporter, Report, report_page
+from perfc.tools import Exporter, Report, reports_page
 
 
 class HtmlPage(Exporter):
@@ -18,4 +18,4 @@ class HtmlPage(Exporter):
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
         """Return the page; it loads nothing from anywhere."""
         drawn = [timeline(report, of=len(reports)) for report in reports]
-        return report_page(reports, drawn)
+        return reports_page(reports, drawn)

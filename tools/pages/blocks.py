@@ -81,7 +81,7 @@ class Heading(Part):
     answer: str = ""
     label: str = ""
     remark: str = ""
-    badges: Sequence[tuple[str, Literal["", "good", "bad"]]] = ()
+    badges: Sequence[tuple[str, str]] = ()
 
     def html(self) -> Iterator[str]:
         """Yield a header."""
@@ -96,7 +96,7 @@ class Heading(Part):
         if self.badges:
             yield '<ul class="badges">'
             for text, tone in self.badges:
-                yield f'<li class="badge {tone}">{escape(text)}</li>'
+                yield f'<li class="badge {escape(tone)}">{escape(text)}</li>'
             yield "</ul>"
         yield "</header>"
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.report_page.report_page import report_page
+    from perfc.tools.report_page.sections import reports_page
 else:
     __getattr__ = door(
         __name__,
         {
-            "report_page": ("report_page",),
+            "sections": ("reports_page",),
         },
     )
 
 __all__ = [
-    "report_page",
+    "reports_page",
 ]

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import attrs
 import numpy as np
@@ -82,7 +83,7 @@ def _roofs(found: Roofline, low: float, high: float) -> Iterator[pages.Series]:
     for name, rate in found.bytes_per_s.items():
         end = min(top / rate, high)
         label = f"{name} {format_quantity(rate, 'B/s')}"
-        drawn = "line" if rate == slowest else "dashes"
+        drawn: Literal["line", "dashes"] = "line" if rate == slowest else "dashes"
         places = [low, max(end, low)]
         ups = [rate * place for place in places]
         yield pages.Series(label, places, ups, drawn, color=-1, label="start")
@@ -189,7 +190,7 @@ def memory_chart(report: Report) -> pages.Chart | None:
             "area",
             color=_MEMORY_COLORS[name],
         )
-        for name, sizes in reversed(found.bytes_of.items())
+        for name, sizes in reversed([*found.bytes_of.items()])
         if max(sizes)
     ]
     peak, usable = max(found.allocated_bytes), report.target.device.memory.usable_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from perfc.tools import pages
 from perfc.tools.reports.numbers import (
@@ -16,7 +16,7 @@ from perfc.tools.reports.numbers import (
 if TYPE_CHECKING:
     from perfc.tools.reports.report import Report
 
-Badge: TypeAlias = "tuple[str, Literal['', 'good', 'bad']]"
+Badge: TypeAlias = tuple[str, str]
 
 _MOST_BARS = 12
 _SUMMED = (

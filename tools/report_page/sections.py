@@ -40,7 +40,7 @@ _SLOPES = {
 }
 
 
-def report_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline]) -> str:
+def reports_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline]) -> str:
     """Return the page of reports.
 
     Args:
@@ -146,8 +146,8 @@ def _sections(
     tables = report.tables
     yield pages.Section("Timeline", [timeline], level=level)
     if tables.to_fix:
-        heading, *rows = tables.to_fix
-        table = pages.Table(heading, rows, "What to fix next", (3, 4, 5))
+        heading, fixes = tables.to_fix[0], tables.to_fix[1:]
+        table = pages.Table(heading, fixes, "What to fix next", (3, 4, 5))
         yield pages.Section("What to fix next", [table], level=level)
     yield from _slopes(report, level)
     roofline = roofline_chart(report)
@@ -160,7 +160,7 @@ def _sections(
         ("Input pipeline", tables.loading, 2),
     ):
         if rows:
-            heading, *own = rows
+            heading, own = rows[0], rows[1:]
             table = pages.Table(heading, own, title, range(first, len(heading)))
             note = tables.loading_at if rows is tables.loading else ""
             yield pages.Section(title, [table], note, level)
