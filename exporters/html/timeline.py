@@ -80,7 +80,8 @@ def _path(results: Results, names: _Words, kinds: _Words) -> Slices:
     table = results.path.segment_table
     shown = np.flatnonzero(table.kind != SEGMENT_KINDS.index(SegmentKind.IDLE))
     tasks: list[int] = table.task[shown].tolist()
-    segments = [SEGMENT_KINDS[number] for number in table.kind[shown].tolist()]
+    numbers: list[int] = table.kind[shown].tolist()
+    segments = [SEGMENT_KINDS[number] for number in numbers]
     start_ns = np.rint(table.start_s[shown] * 1e9).astype(np.int64)
     end_s = table.start_s[shown] + table.duration_s[shown]
     return Slices(
@@ -138,7 +139,8 @@ def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
     for lane in lanes[1:]:
         np.add.at(times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns)
     found = dict(_COLORS)
-    for number in np.argsort(-times_ns, kind="stable").tolist():
+    longest: list[int] = np.argsort(-times_ns, kind="stable").tolist()
+    for number in longest:
         rank = min(len(found) - len(_COLORS), len(_KERNELS) - 1)
         found.setdefault(kinds[number], _KERNELS[rank])
     return [found[kind] for kind in kinds]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from perfc.tools import pages
 from perfc.tools.reports.numbers import (
@@ -15,8 +15,6 @@ from perfc.tools.reports.numbers import (
 
 if TYPE_CHECKING:
     from perfc.tools.reports.report import Report
-
-Badge: TypeAlias = tuple[str, str]
 
 _MOST_BARS = 12
 _SUMMED = (
@@ -49,7 +47,7 @@ def answer(report: Report) -> pages.Heading:
     )
 
 
-def _fit(report: Report) -> Badge:
+def _fit(report: Report) -> pages.Badge:
     peak = report.memory_use.peak_bytes
     usable = report.target.device.memory.usable_bytes
     text = f"{format_bytes(peak)} of {format_bytes(usable)}"

@@ -142,4 +142,4 @@ def test_a_chart_refuses_what_has_no_place() -> None:
     chart = pages.Chart(axis, axis, [pages.Series("s", [0.0], [float("nan")])], "")
 
     with pytest.raises(ValueError, match="nan cannot be drawn"):
-        [*chart.html()]
+        list(chart.html())
