@@ -62,7 +62,7 @@ REMAINING = MappingProxyType(
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
         "tools/pages/tables.py": ({0.25, 0.3, 0.6}, _DRAWN),
         "tools/pages/timeline.py": ({0.75}, _DRAWN),
-        "tools/report_page/drawn.py": ({0.35}, _DRAWN),
+        "tools/report_page/drawn.py": ({0.35, 1.02}, _DRAWN),
         "tools/reports/nodes.py": ({1.645}, "quantile of the normal distribution"),
         "tools/reports/numbers.py": ({0.9995, 9.995, 99.95}, _SHOWN),
         "tools/reports/sensitivity.py": ({0.0005}, _SHOWN),

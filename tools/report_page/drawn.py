@@ -39,6 +39,9 @@ _MOST_MOMENTS = 500
 _LEAST_INTENSITY = 0.01
 """FLOP a byte from which on a kernel is drawn: it does arithmetic on what it moves."""
 
+_ABOVE = 1.02
+"""A point that is this often its roof lies above it, and not on it."""
+
 _GROUPS = 6
 """Ops that a roofline tells apart by colour; the rest is one more."""
 
@@ -163,6 +166,12 @@ def _roofline_text(
     held = sum(len(point.found) for point in drawn)
     if held < len(computing):
         text += f" The {held:,} longest of {len(computing):,} are drawn."
+    above = sum(_is_above(one, found) for one in computing)
+    if above:
+        text += (
+            f" {above:,} are above the roofs: their kernels skip work that is counted, "
+        )
+        text += "as causal attention does, or compute in a faster mode."
     rest = len(found.points) - len(computing)
     if rest:
         all_us, own_us = (
@@ -172,6 +181,12 @@ def _roofline_text(
         text += f" {rest:,} more do no arithmetic to speak of; they take "
         text += f"{format_us(all_us - own_us)}."
     return text
+
+
+def _is_above(one: RooflinePoint, found: Roofline) -> bool:
+    slope = max(found.bytes_per_s.values()) * (one.flop_per_byte or 0.0)
+    roof = min(found.flop_per_s[one.math], slope)
+    return (one.flop_per_s or 0.0) > _ABOVE * roof
 
 
 def memory_chart(report: Report) -> pages.Chart | None:
