@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.dedup.report import Deduplication, PricedStep, group_rows, step_rows
 from perfc.tools.pages import (
+    Badge,
     Bar,
     Bars,
     Heading,
@@ -46,7 +47,10 @@ def _heading(found: Deduplication) -> Heading:
     report, ranks = found.steps[0].report, found.request.ranks or 1
     by_name = {plan.name: plan for plan in found.plans}
     after, before = by_name["dedup"], by_name["without"]
-    tone = "" if found.gains_little else "good"
+    gain = f"{found.gain:.2f} times as fast"
+    badge: Badge = (gain, "bad")
+    if found.gain > 1:
+        badge = (gain, "" if found.gains_little else "good")
     return Heading(
         f"Deduplicated lookups of {report.model.name} on {report.target.name}",
         asked=(
@@ -58,7 +62,7 @@ def _heading(found: Deduplication) -> Heading:
         label="Step with lookups deduplicated:",
         remark=interval_text(after),
         badges=[
-            (f"{found.gain:.2f} times as fast", tone if found.gain > 1 else "bad"),
+            badge,
             (f"{format_us(before.time_us)} without", ""),
         ],
     )

@@ -9,6 +9,7 @@ from perfc.tools.charts import Box, box_timeline, interval_text, plan_bars
 from perfc.tools.networks.placing import NetworkPlan
 from perfc.tools.networks.report import NetworkComparison
 from perfc.tools.pages import (
+    Badge,
     Bar,
     Bars,
     Heading,
@@ -58,7 +59,7 @@ def _heading(found: NetworkComparison) -> Heading:
     asked, network = found.question.models.request, found.question.network
     best, speedup = found.best, found.speedup
     rate = (asked.batch or 0) / best.step_s
-    badges = [
+    badges: list[Badge] = [
         (f"bubble {format_percent(best.bubble)}", ""),
         (f"{format_quantity(rate, '').strip()} samples/s", ""),
     ]

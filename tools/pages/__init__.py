@@ -29,6 +29,7 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.pages.blocks import (
+        Badge,
         Card,
         Cards,
         Data,
@@ -54,6 +55,7 @@ else:
         __name__,
         {
             "blocks": (
+                "Badge",
                 "Card",
                 "Cards",
                 "Data",
@@ -75,6 +77,7 @@ else:
 __all__ = [
     "MOST_BYTES",
     "Axis",
+    "Badge",
     "Bar",
     "Bars",
     "Card",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -61,6 +61,10 @@ class Data(Part):
         yield script_element(self.text, self.name)
 
 
+Badge: TypeAlias = tuple[str, Literal["", "good", "bad"]]
+"""A word on the answer, and whether it is good news."""
+
+
 @attrs.frozen
 class Heading(Part):
     """What the page is about: the answer in one number, and what was asked.
@@ -81,7 +85,11 @@ class Heading(Part):
     answer: str = ""
     label: str = ""
     remark: str = ""
+<<<<<<< HEAD
     badges: Sequence[tuple[str, str]] = ()
+=======
+    badges: Sequence[Badge] = ()
+>>>>>>> 9d76ad3ac15f8ed448322a89f46c4686d2c93f0d
 
     def html(self) -> Iterator[str]:
         """Yield a header."""

@@ -13,6 +13,7 @@ from perfc.planning.searches import search_tiers
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
     Axis,
+    Badge,
     Chart,
     Heading,
     Part,
@@ -80,13 +81,13 @@ def _heading(found: Placement) -> Heading:
     first, *others = asked.split(". ")
     what = first.partition(": ")[2] or first
     saving, priced = found.saving, found.plans[found.ranked.index(best)]
-    badges = [
+    badges: list[Badge] = [
         ("fits", "good") if best.fits else ("does not fit", "bad"),
         (f"bound by {best.rates.bound}", ""),
     ]
     if saving is not None:
-        tone = "good" if saving > 0 else ""
-        badges.insert(0, (f"{percent_text(saving)} of the power saved", tone))
+        saved = f"{percent_text(saving)} of the power saved"
+        badges.insert(0, (saved, "good" if saving > 0 else ""))
     return Heading(
         f"Tables of {found.model} in tiers of memory",
         asked=(what, *others),

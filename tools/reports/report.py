@@ -432,7 +432,8 @@ class Report(VerbResult):
         from perfc.tools.pages import fragment
         from perfc.tools.reports.page_head import report_head
 
-        return printable(fragment(report_head(self)))
+        own: Any = self  # pyright knows this module by two names
+        return printable(fragment(report_head(own)))
 
     def _text(self) -> str:
         return report_table.format_report(*self._told, self.sensitivity)

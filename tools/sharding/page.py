@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from perfc.planning.plans import size_text
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
+    Badge,
     Bar,
     Bars,
     Heading,
@@ -71,7 +72,9 @@ def _heading(found: Sharding) -> Heading:
     model, best, priced = found.model, found.best, found.plans[0]
     size = size_text(sum(table.bytes for table in model.tables))
     remark = interval_text(priced) or "by the compact model of the search"
-    fits = ("fits in memory", "good") if best.fits else ("does not fit", "bad")
+    fits: Badge = ("does not fit", "bad")
+    if best.fits:
+        fits = ("fits in memory", "good")
     return Heading(
         f"Tables of {name_of(found)} on {model.world.ranks} ranks of "
         f"{model.target.name}",

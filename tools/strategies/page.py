@@ -12,6 +12,7 @@ from perfc.tools.charts import (
     time_and_memory,
 )
 from perfc.tools.pages import (
+    Badge,
     Bar,
     Bars,
     Heading,
@@ -68,11 +69,9 @@ def _heading(found: Comparison) -> Heading:
         *(str(request.dtype), str(request.runtime), f"by {asked.objective.name}"),
     )
     title = f"{name} on {sizes} GPUs of {asked.target.name}"
-    cut = (
-        [("interrupted: not all is priced", "bad")]
-        if found.findings.interrupted
-        else []
-    )
+    cut: list[Badge] = []
+    if found.findings.interrupted:
+        cut.append(("interrupted: not all is priced", "bad"))
     if best is None:
         text = f"nothing fits in {limit_text(found)} of a GPU"
         return Heading(title, facts, badges=[(text, "bad"), *cut])

@@ -8,7 +8,17 @@ from typing import Literal
 
 from perfc.ir import Diagnostic
 from perfc.tools import pages
-from perfc.tools.pages import Cell, Chart, Data, Heading, Part, Remarks, Section, Series
+from perfc.tools.pages import (
+    Badge,
+    Cell,
+    Chart,
+    Data,
+    Heading,
+    Part,
+    Remarks,
+    Section,
+    Series,
+)
 from perfc.tools.reports import format_us
 from perfc.tools.sweeping.axes import TARGET, Axis
 from perfc.tools.sweeping.result_file import PAGE_ELEMENT
@@ -60,7 +70,7 @@ def sweep_page(
 def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Heading:
     metric, refused = space.metrics[0], len(rows) - len(priced)
     counted = f"{len(rows):,} of {len(space):,} configurations"
-    badges = [(f"{refused:,} cannot be", "bad" if refused else "")]
+    badges: list[Badge] = [(f"{refused:,} cannot be", "bad")] if refused else []
     varied = f"varied: {', '.join(axis.column for axis in space.axes)}"
     top = best(priced, metric, 1)
     if not top or metric == "fits":
@@ -78,7 +88,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         answer=cell_text(row, metric),
         label=f"Best {heading(metric)}, at {setting}:",
         remark=interval,
-        badges=badges if refused else (),
+        badges=badges,
     )
 
 

@@ -10,9 +10,9 @@ import perfc
 from perfc.tools.charts import roofline_points
 
 
-def _report(target: str = "a100", dtype: str = "") -> perfc.Report:
+def _report(target: str = "a100", dtype: str = "fp32") -> perfc.Report:
     model = perfc.load("dlrm-ddp", batch=256, mode="training")
-    return perfc.analyze(model, target, **({"dtype": dtype} if dtype else {}))
+    return perfc.analyze(model, target, dtype=dtype)
 
 
 def test_points_are_nodes() -> None:
@@ -51,7 +51,7 @@ def test_shares_and_order() -> None:
     assert points[0].time_us / total_us == pytest.approx(points[0].share)
 
 
-@pytest.mark.parametrize("dtype", ["", "tf32", "amp-bf16"])
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "amp-bf16"])
 def test_roofs_are_the_target_s(dtype: str) -> None:
     """Each mode that a kernel computes in has its rate, and each memory its own."""
     report = _report(dtype=dtype)
