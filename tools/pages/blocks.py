@@ -85,11 +85,7 @@ class Heading(Part):
     answer: str = ""
     label: str = ""
     remark: str = ""
-<<<<<<< HEAD
-    badges: Sequence[tuple[str, str]] = ()
-=======
     badges: Sequence[Badge] = ()
->>>>>>> 9d76ad3ac15f8ed448322a89f46c4686d2c93f0d
 
     def html(self) -> Iterator[str]:
         """Yield a header."""
