@@ -70,7 +70,7 @@ class Heading(Part):
     """What the page is about: the answer in one number, and what was asked.
 
     Attributes:
-        title: What was analysed.
+        title: What was analysed; empty where a heading above says it.
         asked: Settings of the question, each a few words.
         answer: The number; empty for none.
         label: What the number is.
@@ -89,7 +89,9 @@ class Heading(Part):
 
     def html(self) -> Iterator[str]:
         """Yield a header."""
-        yield f'<header class="head"><h1>{escape(self.title)}</h1>'
+        yield '<header class="head">'
+        if self.title:
+            yield f"<h1>{escape(self.title)}</h1>"
         if self.asked:
             listed = "".join(f"<li>{escape(one)}</li>" for one in self.asked)
             yield f'<ul class="asked">{listed}</ul>'

@@ -19,23 +19,22 @@ class Part(abc.ABC):
         """Yield its markup."""
 
 
-def json_script(value: object, name: str = "", kind: str = "application/json") -> str:
-    """Return an element that holds data, which no text in the data can end.
+def json_script(value: object) -> str:
+    """Return an element that holds what JSON can say, which no text in it can end."""
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    return script_element(text)
+
+
+def script_element(text: str, name: str = "") -> str:
+    """Return an element that holds JSON text, which a browser does not run.
 
     Args:
-        value: What JSON can say.
+        text: The JSON; what could end the element is escaped.
         name: The id of the element; empty for none.
-        kind: Its type; a browser runs nothing of this one.
 
     """
-    text = json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False)
-    return script_element(text, name, kind)
-
-
-def script_element(text: str, name: str, kind: str = "application/json") -> str:
-    """Return an element that holds JSON text: no text in it can end the element."""
     for character, escape in _ESCAPES.items():
         text = text.replace(character, escape)
     text = text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     own = f' id="{name}"' if name else ""
-    return f'<script type="{kind}"{own}>{text}</script>'
+    return f'<script type="application/json"{own}>{text}</script>'

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
+from perfc.ir import Diagnostic
 from perfc.tools import pages
 from perfc.tools.report_page.drawn import memory_chart, roofline_chart
 from perfc.tools.reports import (
@@ -76,23 +77,23 @@ def reports_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline])
 
 def _all_remarks(reports: Sequence[Report]) -> Iterator[pages.Part]:
     """Yield the remarks on any target, once each, with whose they are."""
-    found: dict[tuple[str, str], list[Report]] = {}
-    known = {}
+    found: dict[Diagnostic, list[str]] = {}
     for report in reports:
         for one in report.diagnostics:
-            found.setdefault((one.code, one.message), []).append(report)
-            known[one.code, one.message] = one
+            found.setdefault(one, []).append(report.target.name)
     yield pages.Remarks(
         [
-            attrs.evolve(
-                known[key],
-                where=""
-                if len(of) == len(reports)
-                else ", ".join(report.target.name for report in of),
-            )
-            for key, of in found.items()
+            one if len(names) == len(reports) else _told_of(one, names)
+            for one, names in found.items()
         ]
     )
+
+
+def _told_of(one: Diagnostic, names: Sequence[str]) -> Diagnostic:
+    """Return a remark that says which targets it is about."""
+    targets = ", ".join(names)
+    places = [one.where] if one.where not in {"", targets} else []
+    return attrs.evolve(one, where="; ".join([*places, targets]))
 
 
 def _comparison(reports: Sequence[Report]) -> Iterator[pages.Part]:
@@ -110,24 +111,7 @@ def _comparison(reports: Sequence[Report]) -> Iterator[pages.Part]:
     ]
     yield pages.Bars(bars, "Time of one iteration, with its 90 % interval")
     yield pages.Text("Time of one iteration; the line is its 90 % interval.", dim=True)
-    heading, *rows = comparison_rows(reports)
-    name, numbers = "Targets compared", (1, 2, 3, 4, 6, 7, 8, 9, 10)
-    yield pages.Table(heading, [*map(_sortable, rows, reports)], name, numbers)
-
-
-def _sortable(row: Sequence[str], report: Report) -> list[str | pages.Cell]:
-    """Return the cells of a comparison, numbers with what they are sorted by."""
-    summary = report.summary
-    values = (
-        *(None, report.time_us, report.interval_us[0], summary["device_only_us"]),
-        *(summary["gpu_active_us"] / report.time_us, None),
-        *(summary["peak_memory_bytes"], summary["samples_per_s"]),
-        *(summary["samples_per_j"], summary["usd_per_million_samples"]),
-    )
-    return [
-        text if value is None else pages.Cell(text, value)
-        for text, value in zip(row, (*values, *[None] * len(row)), strict=False)
-    ]
+    yield pages.quantity_table(comparison_rows(reports), "Targets compared")
 
 
 def _head(report: Report) -> Iterator[pages.Part]:
