@@ -86,7 +86,8 @@ def _heading(found: Placement) -> Heading:
         (f"bound by {best.rates.bound}", ""),
     ]
     if saving is not None:
-        saved = f"{percent_text(saving)} of the power saved"
+        stated = ", as the scenario states" if found.scenario is not None else ""
+        saved = f"{percent_text(saving)} of the power saved{stated}"
         badges.insert(0, (saved, "good" if saving > 0 else ""))
     return Heading(
         f"Tables of {found.model} in tiers of memory",
@@ -115,6 +116,8 @@ def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
         "Each point is the best placement with a cache of that size, which tables in "
         f"DRAM have no room of; tiers: {names}."
     )
+    if is_saving and found.scenario is not None:
+        text += " Watts are those of the sheets, not the scenario's."
     series = [
         Series(found.best.name, sizes, values, drawn="line", label="end"),
         Series("placements", sizes, values),

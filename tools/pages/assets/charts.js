@@ -55,7 +55,8 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     grid: { stroke: () => perfc.color("--line"), width: 1 },
     ticks: { show: false },
     space: vertical ? 32 : 64,
-    values: (_, splits) => splits.map((value) => (value === null ? "" : own.words.length ? written(own, value) : perfc.tick(value, own.unit))),
+    values: (_, splits) => own.words.length
+      ? splits.map((value) => (value === null ? "" : written(own, value))) : perfc.ticks(splits, own.unit),
     ...(own.words.length ? { splits: (plot) => shown(own.words, plot.width) } : own.log ? { splits: powers(own), filter: (_, splits) => splits } : {}),
   });
   /* An amount begins at 0 unless that would hide how it changes; time and areas have no margins. */

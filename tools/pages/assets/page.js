@@ -1,28 +1,36 @@
 /* What all pages need: how numbers are written, tables that sort and are searched, tips. */
 const perfc = (() => {
-  const digits = (value) =>
-    value >= 99.95 ? value.toFixed(0) : value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
-  const scaled = (value, steps, unit) => {
+  const digits = (value, more) =>
+    value.toFixed((value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + more);
+  const scaled = (value, steps, unit, more) => {
     const size = Math.abs(value), sign = value < 0 ? "-" : "";
     for (const [scale, prefix] of steps)
-      if (size >= 0.9995 * scale) return `${sign}${digits(size / scale)} ${prefix}${unit}`;
-    return `${sign}${digits(size)} ${unit}`;
+      if (size >= 0.9995 * scale) return `${sign}${digits(size / scale, more)} ${prefix}${unit}`;
+    return `${sign}${digits(size, more)} ${unit}`;
   };
   const TIMES = [[1e6, "s"], [1e3, "ms"], [1, "us"], [1e-3, "ns"]];
   const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
   const DECIMAL = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
   /** Writes an amount as reports do: three digits and a unit that fits. */
-  const amount = (value, unit) => {
+  const amount = (value, unit, more = 0) => {
     if (value === 0) return unit === "us" ? "0 us" : unit === "bytes" ? "0 B" : `0 ${unit}`.trim();
-    if (unit === "us") return scaled(value, TIMES, "").trim();
-    if (unit === "bytes") return value < 1024 ? `${value.toFixed(0)} B` : scaled(value, BYTES, "").trim();
-    if (!unit && Math.abs(value) < 1e4) return String(Number(value.toPrecision(4)));
-    return scaled(value, DECIMAL, unit).trim();
+    if (unit === "us") return scaled(value, TIMES, "", more).trim();
+    if (unit === "bytes") return value < 1024 ? `${value.toFixed(0)} B` : scaled(value, BYTES, "", more).trim();
+    if (!unit && Math.abs(value) < 1e4) return String(Number(value.toPrecision(4 + more)));
+    return scaled(value, DECIMAL, unit, more).trim();
   };
 
   /** Writes an amount beside an axis: no digits that are 0. */
-  const tick = (value, unit) => amount(value, unit).replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
+  const tick = (value, unit, more = 0) => amount(value, unit, more).replace(/(\.\d*?)0+(?=\s|$)/, "$1").replace(/\.(?=\s|$)/, "");
+
+  /** What stands at places of an axis: as few digits as tell them apart. */
+  const ticks = (values, unit) => {
+    const written = (more) => values.map((value) => (value === null ? "" : tick(value, unit, more)));
+    const apart = (texts) => new Set(texts.filter(Boolean)).size === texts.filter(Boolean).length;
+    const more = [0, 1, 2, 3].find((count) => apart(written(count)));
+    return written(more ?? 3);
+  };
 
   const element = (name, own = {}, text = "") => {
     const made = document.createElement(name);
@@ -105,5 +113,5 @@ const perfc = (() => {
       input.nextElementSibling.textContent = text ? `${count} of ${rows.length} rows` : "";
     });
 
-  return { amount, tick, element, color, swatch, tip, drawn, own };
+  return { amount, tick, ticks, element, color, swatch, tip, drawn, own };
 })();
