@@ -180,8 +180,8 @@ def held_bytes(
     # Bytes are added up as floats, which is exact up to 8 PiB.
     # Differences at the ends and one running sum: linear in nodes and buffers, where
     # counting what lives at each node would multiply them.
-    grown = np.bincount(first + 1, size, nodes + 2)
-    freed = np.bincount(last + 1, size, nodes + 2)
+    grown = np.asarray(np.bincount(first + 1, size, nodes + 2), dtype=np.float64)
+    freed = np.asarray(np.bincount(last + 1, size, nodes + 2), dtype=np.float64)
     after = np.cumsum(grown - freed)[:-1]
     # While a node runs its operands are held, though this may be their last read.
     return after + freed[:-1], after
