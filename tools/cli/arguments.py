@@ -253,12 +253,13 @@ def output_option(
     metavar: str = "FILE",
     *,
     required: bool = False,
+    folders: bool = False,
 ) -> Callable[[_Verb], _Verb]:
-    """Return the option that names the file of a result."""
+    """Return the option that names the file of a result, or also a folder of some."""
     return click.option(
         "-o",
         "--output",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=folders, path_type=Path),
         required=required,
         metavar=metavar,
         help=what,
