@@ -52,9 +52,6 @@ OPTIMIZER_FLOPS: Mapping[str, int] = {
 }
 """Kinds, and flops for each element of the parameters."""
 
-OPTIMIZERS = tuple(OPTIMIZER_FLOPS)
-"""Optimizers by name."""
-
 OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = {
     "sgd": (),
     "adagrad": ("element",),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from weakref import WeakKeyDictionary
 
 import attrs
 
@@ -30,18 +29,6 @@ from perfc.passes.lowering.eager import (
     Waits,
 )
 from perfc.passes.lowering.recipe import Lowered
-
-_FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
-"""Whether a graph communicates, and of which version of it that was found out."""
-
-
-def communicates(graph: Graph) -> bool:
-    """Whether an op graph has collectives."""
-    version, found = _FOUND.get(graph, (-1, False))
-    if version != graph.version:
-        found = any(map(is_collective, graph))
-        _FOUND[graph] = graph.version, found
-    return found
 
 
 @attrs.define(eq=False)

@@ -20,7 +20,6 @@ from perfc.tools.models import (
     OnnxModel,
     conversions,
     load_request,
-    narrowed,
 )
 from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
@@ -134,6 +133,8 @@ def run_of(request: Request) -> Run:
         request = load_request(request)
     model = request.model
     if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
+        from perfc.tools.models import narrowed
+
         model = narrowed(model, request.dtype)
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:

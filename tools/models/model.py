@@ -50,12 +50,12 @@ from perfc.tools.models.pass_order import (
 from perfc.tools.models.program import (
     OnnxModel,
     depends_on_numbers,
+    is_factory,
     is_onnx,
     read_onnx,
     read_program,
 )
 from perfc.tools.models.rewritten import rewrite, run_front, split_front
-from perfc.tools.models.torch_source import is_factory, read_torch
 from perfc.tools.presets import with_preset
 from perfc.tools.request import (
     INFERENCE,
@@ -340,6 +340,8 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         check_mode(mode, optimizer)
         converted = conversions(request.dtype, narrow=True)
         dtype = dtype_of((*transforms, *converted))
+        from perfc.tools.models.torch_source import read_torch
+
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from perfc.ir import EXPORTERS, PerfcError, UsageError
-from perfc.ir.support import load_plugin, write_file
+from perfc.ir.support import load_plugin
 
 if TYPE_CHECKING:
     from perfc.tools.reports.report import Report
@@ -58,6 +58,8 @@ class Exporter(abc.ABC):
             PerfcError: the format cannot hold this report, or a file cannot be written.
 
         """
+        from perfc.ir.support import write_file
+
         for name, document in self.split(report):
             write_file(folder / name, document)
 

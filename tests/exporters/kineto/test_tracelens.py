@@ -37,7 +37,7 @@ CASES: dict[str, Callable[[], Report]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_timeline_of_the_gpu(case: str, tmp_path: Path) -> None:
-    """Its busy time is the report's: every kernel and copy has its launch and its op."""
+    """Busy time and communication of the GPU are those of the report."""
     report = CASES[case]()
     timeline = _analyzer(report, tmp_path).get_df_gpu_timeline()
     times_us = 1e3 * timeline.set_index("type")["time ms"]

@@ -27,7 +27,6 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def annotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model of the examples, with its prediction."""
-    path = tmp_path_factory.mktemp("netron") / "annotated.onnx"
     folder = tmp_path_factory.mktemp("netron")
     copied(report_of(str(ONNX_FILE)), folder).export("onnx", folder / "annotated.onnx")
     return folder / "annotated.onnx"
