@@ -22,7 +22,11 @@ if TYPE_CHECKING:
         profile_names,
         profile_problems,
     )
-    from perfc.costmodels.sheets.host_section import host_resources, node_power
+    from perfc.costmodels.sheets.host_section import (
+        host_problems,
+        host_resources,
+        node_power,
+    )
     from perfc.costmodels.sheets.kept import kept_target
     from perfc.costmodels.sheets.measured_section import (
         measured_kernels,
@@ -75,7 +79,7 @@ else:
             "catalog": ("is_path", "system_names", "target_names"),
             "device_names": ("target_of_device",),
             "fit_check": ("coefficient_problems",),
-            "host_section": ("host_resources", "node_power"),
+            "host_section": ("host_problems", "host_resources", "node_power"),
             "host_profile": (
                 "COMPILED_GRAPH",
                 "GRAPH_LAUNCH",
@@ -148,6 +152,7 @@ __all__ = [
     "described_modes",
     "find_preset",
     "find_tier",
+    "host_problems",
     "host_resources",
     "imagined",
     "is_imagined",

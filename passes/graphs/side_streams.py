@@ -5,8 +5,8 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from perfc.ir import Graph, Node
+from perfc.ir.choices import COMM_STREAM
 from perfc.ir.node_kinds import is_cast, is_collective
-from perfc.ir.ops.collective import COMM_STREAM
 
 _FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
 """Whether a graph communicates, and of which version of it that was found out."""

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.choices import COMM_STREAM
 from perfc.ir.launch import OFF_DEVICE
 from perfc.ir.node_kinds import (
     is_collective,
 )
-from perfc.ir.ops.collective import COMM_STREAM
 from perfc.passes.lowering.eager import (
     EVENT_RECORD,
     STREAM_WAIT,

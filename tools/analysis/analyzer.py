@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system, load_target
+from perfc.costmodels import Target, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
 from perfc.tools.analysis.fused_pairs import fused, with_saving
@@ -198,13 +197,13 @@ def _check_rate(model: Model, target: Target) -> None:
     """
     wanted = model.dtype.removeprefix("amp-")
     if wanted in NARROW_DTYPES:
-        from perfc.passes.precision import check_rate, linear_type
+        from perfc.passes.precision import LOW_DTYPES, check_rate, linear_type
 
         check_rate(linear_type(wanted, "dtype"), target)
         return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
-        others = [name for name in precision.LOW_DTYPES if name in rates]
+        others = [name for name in LOW_DTYPES if name in rates]
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
@@ -238,6 +237,8 @@ def check_world(ranks: int, target: Target) -> None:
             "modelled; choose a GPU or a system of them (`perfc targets`)"
         )
         raise UnsupportedModelError(msg)
+    from perfc.costmodels import assumed_system
+
     system = target.once(assumed_system)
     system.members(ranks)
     whole, rest = divmod(ranks, system.gpus_per_node)
