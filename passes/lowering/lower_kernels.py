@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system
+from perfc.costmodels import Target
 from perfc.costmodels.machine import System
 from perfc.costmodels.sheets import as_known
 from perfc.ir import (
@@ -259,6 +259,8 @@ def _system(ctx: PassContext) -> System | None:
     target = ctx.system
     if target is None or target.device.synchronous:
         return None
+    from perfc.costmodels import assumed_system  # noqa: PLC0415 - lazy
+
     system = target.once(assumed_system)
     if system.assumed:
         ctx.note(

@@ -20,7 +20,6 @@ from perfc.tools.models import (
     conversions,
     load_request,
 )
-from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
 from perfc.tools.run import Run
@@ -84,6 +83,10 @@ def analyze(
     if target is not None or options.get("preset") is None:
         named["target"] = target
     request = Request.of("perfc.analyze", AnalyzeOptions, options, **named)
+    if request.preset is None:
+        return report_on(request)
+    from perfc.tools.presets import with_preset
+
     if isinstance(request.model, Model):
         loaded = request.model
         return report_on(with_preset(request, loaded.passes, loaded.preset))

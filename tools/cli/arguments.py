@@ -173,14 +173,16 @@ def read_requests(
         MissingParameter: nobody names a target.
 
     """
-    from perfc.tools.presets import with_preset
-
     asked = read_request(model, options)
     named = [
         attrs.evolve(asked, target=name, given=asked.given | {"target"})
         for name in targets
     ]
-    requests = [with_preset(one) for one in named or [asked]]
+    requests = named or [asked]
+    if asked.preset is not None:
+        from perfc.tools.presets import with_preset
+
+        requests = [*map(with_preset, requests)]
     if not requests[0].target:
         raise click.MissingParameter(param_hint="'--target'", param_type="option")
     return requests

@@ -56,7 +56,6 @@ from perfc.tools.models.program import (
     read_program,
 )
 from perfc.tools.models.rewritten import rewrite, run_front, split_front
-from perfc.tools.presets import with_preset
 from perfc.tools.request import (
     INFERENCE,
     TRAINING,
@@ -282,7 +281,11 @@ def load(
         PerfcError: the file is at fault.
 
     """
-    request = with_preset(Request.of("perfc.load", LoadOptions, options, model=model))
+    request = Request.of("perfc.load", LoadOptions, options, model=model)
+    if request.preset is not None:
+        from perfc.tools.presets import with_preset
+
+        request = with_preset(request)
     if request.dtype == "tf32":
         msg = "dtype 'tf32' is how a target multiplies: give it to perfc.analyze"
         raise UsageError(msg)
