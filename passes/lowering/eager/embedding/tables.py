@@ -85,7 +85,7 @@ def _embedding_bag(site: Site) -> Eager:
 
 
 def _far(site: Site, lookup: Lookup) -> FarLookup | None:
-    """Return what others than kernels do for a lookup, None where they do nothing."""
+    """Return the part of a lookup that others than kernels do, None without one."""
     if not _is_placed(lookup):
         return None
     from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup  # noqa: PLC0415 - lazy
