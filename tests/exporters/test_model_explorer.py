@@ -77,8 +77,8 @@ def test_nodes_without_names(tmp_path: Path) -> None:
 
 def _unnamed() -> onnx.ModelProto:
     """Return a model with unnamed nodes, also in branches, and with a name twice."""
-    branches = {
-        f"{name}_branch": helper.make_graph(
+    then, other = (
+        helper.make_graph(
             [
                 helper.make_node("Neg", ["b"], [f"{name}0"]),
                 helper.make_node("Exp", [f"{name}0"], [f"{name}1"]),
@@ -88,11 +88,13 @@ def _unnamed() -> onnx.ModelProto:
             [helper.make_tensor_value_info(f"{name}1", TensorProto.FLOAT, [8, 64])],
         )
         for name in ("then", "else")
-    }
+    )
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("Exp", ["a"], ["b"], name="same"),
-        helper.make_node("If", ["flag"], ["c"], name="choice", **branches),
+        helper.make_node(
+            "If", ["flag"], ["c"], name="choice", then_branch=then, else_branch=other
+        ),
         helper.make_node("Sqrt", ["c"], ["d"]),
         helper.make_node("Abs", ["d"], ["e"], name="same"),
         helper.make_node("Tanh", ["e"], ["y"]),
