@@ -117,3 +117,28 @@ def test_node_data_of_a_workload() -> None:
     assert {n["id"]: n["duration_us"] for n in report.nodes} == {
         name: result.value for name, result in data.results.items()
     }
+
+
+@pytest.mark.slow
+def test_node_data_of_an_export(tmp_path: Path) -> None:
+    """Ops of a `.pt2` file are where its own adapter shows them."""
+    import torch
+
+    pytorch = pytest.importorskip(
+        "model_explorer.builtin_pytorch_exportedprogram_adapter", reason=_REASON
+    )
+    path = tmp_path / "model.pt2"
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, 32), torch.nn.GELU(), torch.nn.LayerNorm(32)
+    )
+    exported = torch.export.export(module.eval(), (torch.randn(16, 64),))
+    torch.export.save(exported, path)
+    results = _node_data(perfc.analyze(perfc.load(path), "a100")).results
+    explorer: Any = pytorch.BuiltinPytorchExportedProgramAdapter()
+    settings = {"const_element_count_limit": 16}
+    (graph,) = explorer.convert(str(path), settings)["graphs"]
+
+    shown = {node.id for node in graph.nodes}
+    calls = {name for name in results if name.startswith("cuda")}
+    assert {"linear", "gelu", "layer_norm"} <= results.keys()
+    assert results.keys() - calls <= shown
