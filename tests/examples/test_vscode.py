@@ -6,14 +6,16 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.tools.command import Command
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = json.loads((ROOT / "examples/vscode/tasks.json").read_text(encoding="utf-8"))
-TASKS = {task["label"]: task for task in DOCUMENT["tasks"]}
+DOCUMENT: Any = json.loads(
+    (ROOT / "examples/vscode/tasks.json").read_text(encoding="utf-8")
+)
+TASKS: dict[str, Any] = {task["label"]: task for task in DOCUMENT["tasks"]}
 FILE, BATCH, FUNCTION, BUDGETS = TASKS
 SYMBOLIC = ROOT / "examples" / "models" / "dlrm_mlperf.onnx"
 FIXED = ROOT / "tests" / "fixtures" / "onnx" / "bag_dynamo_sum_2d_static.onnx"
@@ -36,13 +38,13 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 def _arguments(label: str, file: Path | str = "", function: str = "model") -> list[str]:
     """Return the arguments of a task, as VS Code fills them in."""
     inputs = {entry["id"]: entry["default"] for entry in DOCUMENT["inputs"]}
-    values = {
+    values: dict[str, str] = {
         "${file}": str(file),
         "${input:target}": inputs["target"],
         "${input:batch}": inputs["batch"],
         "${input:function}": function,
     }
-    found = []
+    found: list[str] = []
     for argument in TASKS[label]["args"]:
         for name, value in values.items():
             argument = argument.replace(name, value)  # noqa: PLW2901 - one after another
@@ -53,9 +55,10 @@ def _arguments(label: str, file: Path | str = "", function: str = "model") -> li
 
 def _problems(label: str, output: str) -> list[Problem]:
     """Return what the task's matchers find: these expressions read alike in Python."""
-    matchers = TASKS[label]["problemMatcher"]
-    found = []
-    for matcher in matchers if isinstance(matchers, list) else [matchers]:
+    matchers: Any = TASKS[label]["problemMatcher"]
+    several: list[Any] = matchers if isinstance(matchers, list) else [matchers]
+    found: list[Problem] = []
+    for matcher in several:
         pattern = matcher["pattern"]
         # VS Code takes a pattern without a place for one of whole files.
         assert ("line" in pattern) != (pattern.get("kind") == "file")

@@ -200,12 +200,14 @@ def _check_rate(model: Model, target: Target) -> None:
     """
     wanted = model.dtype.removeprefix("amp-")
     if wanted in NARROW_DTYPES:
-        from perfc.passes.precision import LOW_DTYPES, check_rate, linear_type
+        from perfc.passes.precision import check_rate, linear_type
 
         check_rate(linear_type(wanted, "dtype"), target)
         return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
+        from perfc.passes.precision import LOW_DTYPES
+
         others = [name for name in LOW_DTYPES if name in rates]
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
