@@ -12,9 +12,8 @@ import pytest
 from tests.tools.command import Command
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT: Any = json.loads(
-    (ROOT / "examples/vscode/tasks.json").read_text(encoding="utf-8")
-)
+TASK_FILE = ROOT / "examples" / "vscode" / "tasks.json"
+DOCUMENT: Any = json.loads(TASK_FILE.read_text(encoding="utf-8"))
 TASKS: dict[str, Any] = {task["label"]: task for task in DOCUMENT["tasks"]}
 FILE, BATCH, FUNCTION, BUDGETS = TASKS
 SYMBOLIC = ROOT / "examples" / "models" / "dlrm_mlperf.onnx"
