@@ -142,8 +142,10 @@ $(TEST): $(CORE) tests/plugin/pyproject.toml
 	@touch $(UNFINISHED)
 	@echo "Installing the tests' tools in .venv (with torch: this can take minutes)"
 	@$(BIN)/python -m pip install -qq --group dev
-	@# Its dependencies are for notebooks; what it imports is in the group `test`.
-	@$(BIN)/python -m pip install -qq --no-deps HolisticTraceAnalysis==0.5.0
+	@# Their dependencies are for notebooks, and half a gigabyte for other formats; what
+	@# they import is in the groups `test` and `ecosystem`.
+	@$(BIN)/python -m pip install -qq --no-deps HolisticTraceAnalysis==0.5.0 \
+	    ai-edge-model-explorer==0.1.34 model-explorer-onnx==0.4.2
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable tests/plugin
 	@rm $(UNFINISHED)
 	@touch $@

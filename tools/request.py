@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import attrs
 
-from perfc.ir.ops.attention import ATTENTION_KERNELS
-from perfc.ir.ops.optimizer import OPTIMIZERS
+from perfc.ir.choices import ATTENTION_KERNELS, OPTIMIZERS
 from perfc.ir.program import MAX_MICROBATCHES, MAX_RANKS
 from perfc.ir.support import brief, path_text
 from perfc.tools.given import (

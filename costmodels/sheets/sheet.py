@@ -28,7 +28,6 @@ from perfc.costmodels.machine import (
     fits_of,
 )
 from perfc.costmodels.sheets.catalog import find_sheet, is_path, shipped_sheet
-from perfc.costmodels.sheets.host_section import host_resources, node_power
 from perfc.costmodels.sheets.power_section import check_cap, power_of
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
@@ -58,9 +57,11 @@ from perfc.costmodels.sheets.sheet_lint import (
     parse_sheet,
 )
 from perfc.costmodels.sheets.sheet_physics import Fields
-from perfc.costmodels.sheets.system_sheet import is_system, system_of, with_target
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import path_text
+
+_NODE_WATTS = frozenset({"power.node_w", "power.host_w"})
+"""Fields that only sheets of systems have."""
 
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
@@ -118,8 +119,8 @@ def _document(name_or_path: str) -> tuple[str, Table]:
     """
     where, content = find_sheet(name_or_path)
     document = parse_sheet(content, where) if isinstance(content, str) else content
-    if is_system(document) and not is_profile(document):
-        document = with_target(document, where)
+    if TARGET in document and not is_profile(document):
+        document = sheets.with_target(document, where)
     if TIERS in document:
         document = sheets.with_devices(document, where)
     return where, document
@@ -332,7 +333,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         host=_host(fields),
         host_link=_host_link(fields),
         links=links,
-        system=system_of(name, fields, next(iter(links), None), device)
+        system=sheets.system_of(name, fields, next(iter(links), None), device)
         if "node.gpus" in fields
         else None,
         runtime=RuntimeConstants(
@@ -340,8 +341,10 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         ),
         watts=_si(fields, "power.tdp_w", 1),
         power=power_of(fields),
-        resources=host_resources(fields),
-        node_power=node_power(fields),
+        resources=sheets.host_resources(fields) if "host.sockets" in fields else None,
+        node_power=sheets.node_power(fields)
+        if not _NODE_WATTS.isdisjoint(fields)
+        else None,
         tiers=sheets.tiers_of(fields, sources) if tiers_in(fields) else (),
         price_usd=None if price is None else float(price),
         fields=fields,

@@ -58,11 +58,6 @@ _STAGED_SHARE = constants("collectives").number("staged_share")
 """Share of the bus's rate that is left to what goes through the host's memory."""
 
 
-def is_system(document: Table) -> bool:
-    """Whether a sheet is one of a system: it names the sheet of its GPUs."""
-    return TARGET in document
-
-
 def with_target(document: Table, where: str) -> Table:
     """Return a system's sheet as one of a target that has a node and a network.
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from perfc.costmodels import Target, device_bytes
+from perfc.costmodels import Target
 from perfc.ir import (
     AnyKey,
     Graph,
@@ -226,7 +226,11 @@ class Storages:
     def _lasting_bytes(self, value: Value, placed: Mapping[Value, Record]) -> int:
         """Return the bytes of device memory of a value: of some tables a part."""
         nbytes = self._nbytes(value.type)
-        return device_bytes(placed[value], nbytes) if value in placed else nbytes
+        if value not in placed:
+            return nbytes
+        from perfc.costmodels import device_bytes  # noqa: PLC0415 - lazy
+
+        return device_bytes(placed[value], nbytes)
 
     def _results(
         self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system, load_target
+from perfc.costmodels import Target, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
 from perfc.tools.analysis.fused_pairs import fused, with_saving
@@ -20,9 +19,7 @@ from perfc.tools.models import (
     OnnxModel,
     conversions,
     load_request,
-    narrowed,
 )
-from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
 from perfc.tools.run import Run
@@ -86,6 +83,10 @@ def analyze(
     if target is not None or options.get("preset") is None:
         named["target"] = target
     request = Request.of("perfc.analyze", AnalyzeOptions, options, **named)
+    if request.preset is None:
+        return report_on(request)
+    from perfc.tools.presets import with_preset
+
     if isinstance(request.model, Model):
         loaded = request.model
         return report_on(with_preset(request, loaded.passes, loaded.preset))
@@ -134,6 +135,8 @@ def run_of(request: Request) -> Run:
         request = load_request(request)
     model = request.model
     if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
+        from perfc.tools.models import narrowed
+
         model = narrowed(model, request.dtype)
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
@@ -203,7 +206,9 @@ def _check_rate(model: Model, target: Target) -> None:
         return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
-        others = [name for name in precision.LOW_DTYPES if name in rates]
+        from perfc.passes.precision import LOW_DTYPES
+
+        others = [name for name in LOW_DTYPES if name in rates]
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
@@ -237,6 +242,8 @@ def check_world(ranks: int, target: Target) -> None:
             "modelled; choose a GPU or a system of them (`perfc targets`)"
         )
         raise UnsupportedModelError(msg)
+    from perfc.costmodels import assumed_system
+
     system = target.once(assumed_system)
     system.members(ranks)
     whole, rest = divmod(ranks, system.gpus_per_node)

@@ -68,7 +68,11 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     help="table, json, csv, md, html, trace (Kineto), onnx (for Netron), "
     "model-explorer, or one that a plugin adds.",
 )
-@output_option("Write there instead of printing; compressed if it ends in .gz.")
+@output_option(
+    "Write there instead of printing; compressed if it ends in .gz. Into a folder, a "
+    "trace of each rank.",
+    folders=True,
+)
 @quiet_option("No log on stderr.")
 @timing_option
 @click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
@@ -105,6 +109,8 @@ def analyze(model: str, **options: Any) -> int:
         from perfc.tools.reports import comparison_text
 
         write_result(f"{comparison_text(reports)}\n", output)
+    elif output is not None and output.is_dir():
+        exporter.write_split(reports[0], output)
     else:
         write_result(exporter.export(reports, output), output, document=document)
     return _exit_code(reports) if options["strict"] else 0

@@ -173,14 +173,16 @@ def read_requests(
         MissingParameter: nobody names a target.
 
     """
-    from perfc.tools.presets import with_preset
-
     asked = read_request(model, options)
     named = [
         attrs.evolve(asked, target=name, given=asked.given | {"target"})
         for name in targets
     ]
-    requests = [with_preset(one) for one in named or [asked]]
+    requests = named or [asked]
+    if asked.preset is not None:
+        from perfc.tools.presets import with_preset
+
+        requests = [*map(with_preset, requests)]
     if not requests[0].target:
         raise click.MissingParameter(param_hint="'--target'", param_type="option")
     return requests
@@ -253,12 +255,13 @@ def output_option(
     metavar: str = "FILE",
     *,
     required: bool = False,
+    folders: bool = False,
 ) -> Callable[[_Verb], _Verb]:
-    """Return the option that names the file of a result."""
+    """Return the option that names the file of a result, or also a folder of some."""
     return click.option(
         "-o",
         "--output",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=folders, path_type=Path),
         required=required,
         metavar=metavar,
         help=what,

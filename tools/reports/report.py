@@ -360,8 +360,9 @@ class Report(VerbResult):
     def to_trace(self, path: str | Path | None = None) -> str:
         """Return the schedule as Kineto trace JSON, and write it to *path* if given.
 
-        A *path* that ends in `.gz` is compressed. Perfetto, chrome://tracing and
-        HolisticTraceAnalysis open it.
+        A *path* that ends in `.gz` is compressed; one that is a folder gets a file for
+        each rank, `rank0.json.gz` and so on. Perfetto, chrome://tracing,
+        HolisticTraceAnalysis and TraceLens open them.
 
         Raises:
             PerfcError: the file cannot be written; nothing is left behind.
@@ -393,7 +394,9 @@ class Report(VerbResult):
         document = exporter.export(alone, file)
         if isinstance(document, str):
             document = printable(document)
-        if file is not None:
+        if file is not None and file.is_dir():
+            exporter.write_split(alone[0], file)
+        elif file is not None:
             support.write_file(file, document)
         return document
 

@@ -116,7 +116,7 @@ def test_output_replaces(command: Command, tmp_path: Path) -> None:
     [
         ("no/where", 1, "cannot write {}: No such file or directory"),
         ("file/where", 1, "cannot write {}: Not a directory"),
-        (".", 2, "'-o' / '--output': File '{}' is a directory"),
+        (".", 2, "format 'table' writes one file, and {} is a folder: name a file"),
     ],
 )
 def test_output_that_cannot_be(
