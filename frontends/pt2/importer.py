@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
-from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten import (
+    READ_ELEMENTS,
+    Argument,
+    AtenBuilder,
+    AtenCall,
+    AtenTensor,
+    Ref,
+)
 from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
@@ -57,8 +65,27 @@ _OUTPUTS = (
 """Kinds of outputs that are tensors."""
 
 
-def import_model(model: Fields, name: str, sha256: str = "") -> Program:
+Elements: TypeAlias = Callable[[str], tuple[int, ...] | None]
+"""Returns the elements of a parameter, a buffer or a constant, if they are known."""
+
+
+def _unknown_elements(path: str) -> None:
+    return None
+
+
+def import_model(
+    model: Fields,
+    name: str,
+    sha256: str = "",
+    elements: Elements = _unknown_elements,
+) -> Program:
     """Return an exported program as a program for rank 0.
+
+    Args:
+        model: What `torch.export` writes of it.
+        name: What it is called.
+        sha256: Digest of its file.
+        elements: Where the few elements come from that say what an op does.
 
     Raises:
         UnsupportedModelError: the description contradicts itself, or uses what
@@ -67,7 +94,8 @@ def import_model(model: Fields, name: str, sha256: str = "") -> Program:
 
     """
     module = model.record("graph_module")
-    importer = _Importer(AtenBuilder(name), module.record("signature"))
+    signature = module.record("signature")
+    importer = _Importer(AtenBuilder(name), signature, elements)
     importer.read(module.record("graph"))
     return importer.builder.program(sha256=sha256, diagnostics=importer.remarks())
 
@@ -79,11 +107,13 @@ class _Importer:
     Attributes:
         builder: What is written into.
         signature: What inputs and outputs mean.
+        elements: What knows the elements of parameters.
 
     """
 
     builder: AtenBuilder
     signature: Fields
+    elements: Elements
     _phase: str = attrs.field(default="forward", init=False)
     _loss: str = attrs.field(default="", init=False)
     _host: set[str] = attrs.field(factory=set[str], init=False)
@@ -220,9 +250,23 @@ class _Importer:
         refs = tuple(_refs(arguments.values()))
         if refs and all(ref.name in self._host for ref in refs):
             results = tuple(r and self._left_on_host(r) for r in results)
-        self.builder.call(AtenCall(target, arguments, results, location))
+        told = self._told(target, arguments)
+        call = AtenCall(target, arguments, results, location, elements=told)
+        self.builder.call(call)
         if makes_loss:
             self._phase = "backward"
+
+    def _told(
+        self, target: str, arguments: Mapping[str, Argument]
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Return the elements of arguments that say what an op does, if known."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name in READ_ELEMENTS.get(target, ()):
+            argument = arguments.get(name)
+            known = self.elements(argument.name) if isinstance(argument, Ref) else None
+            if known is not None:
+                found[name] = known
+        return found
 
     def _results(self, node: Fields, values: Values) -> Iterator[AtenTensor | None]:
         """Return the tensors that a node makes; nobody reads those without a type."""

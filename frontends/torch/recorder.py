@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten import (
+    MOST_ELEMENTS,
+    READ_ELEMENTS,
+    Argument,
+    AtenCall,
+    AtenTensor,
+    Ref,
+)
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import (
@@ -202,7 +209,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         target = schema.target
         if location.phase == "backward":
             target = _AS_AUTOGRAD_RUNS.get(target, target)
-        self._sink(AtenCall(target, given, tuple(made), location, flops))
+        told = _elements(target, arguments)
+        self._sink(AtenCall(target, given, tuple(made), location, flops, told))
 
     def _argument(self, value: Any) -> Argument:
         """Name a tensor; one number of the host that no call made is that number."""
@@ -253,6 +261,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             return False
         _alias(results, _HIDDEN)
         return True
+
+
+def _elements(
+    target: str, arguments: Mapping[str, Any]
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the elements of arguments that say what the op does, if they are known."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in READ_ELEMENTS.get(target, ()):
+        tensor = arguments.get(name)
+        known = values.value_of(tensor) if isinstance(tensor, torch.Tensor) else None
+        if known is not None and known.numel() <= MOST_ELEMENTS:
+            found[name] = tuple(known.tolist())
+    return found
 
 
 def _adds_in_place(held: torch.Tensor, frame: FrameType | None) -> bool:

@@ -35,7 +35,7 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten.fft_ifft2 aten.fft_ifftn aten.fft_rfft aten.fft_rfft2 aten.fft_rfftn "
             "aten.fft_irfft aten.fft_irfft2 aten.fft_irfftn aten.fft_hfft "
             "aten.fft_hfft2 aten.fft_hfftn aten.fft_ihfft aten.fft_ihfft2 "
-            "aten.fft_ihfftn"
+            "aten.fft_ihfftn aten._fft_r2c aten._fft_c2c aten._fft_c2r"
         ),
         "convolution:CONVOLUTION_HANDLERS": (
             "aten.convolution aten._convolution aten.cudnn_convolution "
@@ -91,6 +91,28 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._embedding_bag_per_sample_weights_backward "
             "aten._embedding_bag_sparse_backward perfc.embedding_bag "
             "perfc.embedding_bag_backward"
+        ),
+        "few_bits:FEW_BITS_HANDLERS": (
+            "fbgemm.bounds_check_indices "
+            "fbgemm.int_nbit_split_embedding_codegen_lookup_function "
+            "fbgemm.int_nbit_split_embedding_uvm_caching_codegen_lookup_function "
+            "fbgemm.FloatOrHalfToFused8BitRowwiseQuantized "
+            "fbgemm.FloatToFused8BitRowwiseQuantized "
+            "fbgemm.HalfToFused8BitRowwiseQuantized "
+            "fbgemm.Fused8BitRowwiseQuantizedToFloat "
+            "fbgemm.Fused8BitRowwiseQuantizedToFloatOrHalf "
+            "fbgemm.Fused8BitRowwiseQuantizedToHalf "
+            "fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf "
+            "fbgemm.FloatToFusedNBitRowwiseQuantizedSBHalf "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToFloat "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToFloatOrHalf "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToHalf "
+            "quantized.embedding_bag_byte_rowwise_offsets "
+            "quantized.embedding_bag_byte_unpack quantized.embedding_bag_byte_prepack "
+            "quantized.embedding_bag_4bit_rowwise_offsets "
+            "quantized.embedding_bag_4bit_unpack quantized.embedding_bag_4bit_prepack "
+            "quantized.embedding_bag_2bit_rowwise_offsets "
+            "quantized.embedding_bag_2bit_unpack quantized.embedding_bag_2bit_prepack"
         ),
         "host:HOST_HANDLERS": (
             "aten.sym_size aten.sym_numel aten.sym_stride aten.sym_storage_offset "
@@ -223,7 +245,6 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._indices aten.indices aten._values aten.values aten.clone "
             "aten.detach aten.alias perfc.sparse_optimizer_step aten.add"
         ),
-        "spectral:SPECTRAL_HANDLERS": "aten._fft_r2c aten._fft_c2c aten._fft_c2r",
         "trilinear:TRILINEAR_HANDLERS": "aten._trilinear aten.bilinear",
         "views:VIEW_HANDLERS": (
             "aten.view aten._unsafe_view aten._reshape_alias aten.view_as "
