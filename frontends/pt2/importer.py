@@ -16,6 +16,7 @@ from perfc.frontends.aten import (
     Ref,
 )
 from perfc.frontends.pt2.fields import Fields
+from perfc.frontends.pt2.parts import PART, find_parts, paths
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
 from perfc.ir import Diagnostic, Program
@@ -118,11 +119,16 @@ class _Importer:
     _loss: str = attrs.field(default="", init=False)
     _host: set[str] = attrs.field(factory=set[str], init=False)
     _clones: int = attrs.field(default=0, init=False)
+    _parts: dict[str, dict[str, str]] = attrs.field(
+        factory=dict[str, dict[str, str]], init=False
+    )
+    """Values that are several tensors: the names of those, and of attributes."""
 
     def read(self, graph: Fields) -> None:
         """Write inputs, calls and outputs."""
         values = Values()
         values.read(graph)
+        self._parts = find_parts(graph, _PREFIX)
         self._declare(values)
         self._name_sparse_gradients(values)
         self._loss = self._find_loss()
@@ -146,12 +152,24 @@ class _Importer:
                 found = spec.record(kind)
                 name = found.record("arg").text("name")
                 path = found.text(_PARAMETERS[kind])
+                if name in self._parts:
+                    self._declare_parts(values, name, path, kind)
+                    continue
                 if path not in values.tensors:
                     values.names[name] = path
                 tensor = values.tensor(name)
                 if kind == _CONSTANT and tensor.type.dtype.kind == "int":
                     tensor = self._left_on_host(tensor)
                 self.builder.parameter(tensor, _KINDS[kind])
+
+    def _declare_parts(self, values: Values, name: str, path: str, kind: str) -> None:
+        """Declare the tensors that a parameter is made of, each once."""
+        declared: set[str] = set()
+        for part, inner in paths(self._parts, name, path):
+            values.names[part] = inner
+            if inner not in declared:
+                self.builder.parameter(values.tensor(part), _KINDS[kind])
+            declared.add(inner)
 
     def _left_on_host(self, tensor: AtenTensor) -> AtenTensor:
         """Note a tensor that is on the host.
@@ -233,6 +251,8 @@ class _Importer:
             )
             raise UnsupportedModelError(msg)
         target = target.removeprefix(_PREFIX)
+        if target == PART:
+            return
         if target.startswith(_HIGHER_ORDER):
             self._read_higher_order(node, target.removeprefix(_HIGHER_ORDER), values)
             return

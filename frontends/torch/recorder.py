@@ -39,6 +39,7 @@ from perfc.frontends.torch.meta import (
     run_weightless,
     schema_of,
 )
+from perfc.frontends.torch.wrapped import has_wrapper
 from perfc.ir.location import Location
 
 _NAME, _STEM = "_perfc_name", "_perfc_stem"
@@ -105,7 +106,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Run the op on tensors without elements, and write it down."""
+        """Run the op on tensors without elements, and write it down.
+
+        Tensors that are made of others say first what it is of those.
+        """
+        if has_wrapper(types):
+            return NotImplemented
         kwargs = kwargs or {}
         schema = schema_of(func)
         frame = caller(1)
