@@ -39,6 +39,9 @@ _WRAPS: Mapping[str, int] = {
 }
 """Ops that only run a graph."""
 
+_FUNCTIONAL, _BASE = "auto_functionalized_v2", "_base_index"
+"""What calls an op that works in place, and how it says which tensor an argument is."""
+
 _CONTROL = ("cond", "while_loop", "scan", "map_impl", "map", "associative_scan")
 _PYTHON = ("_operator.", "operator.", "math.", "torch.sym_", "builtins.")
 """What computes with sizes: Python's own integers."""
@@ -314,6 +317,9 @@ class _Importer:
                 "runs; export the model with the branch that is taken"
             )
             raise UnsupportedModelError(msg)
+        if op == _FUNCTIONAL:
+            self._read_functional(node, values)
+            return
         operands = [named.record("arg") for named in node.records("inputs")]
         graphs = [o for o in operands if o.only()[0] == "as_graph"]
         if op not in _WRAPS or len(graphs) != 1:
@@ -326,6 +332,33 @@ class _Importer:
         results = [r for r in self._results(node, values) if r is not None]
         for result, inner in zip(results, made, strict=False):
             values.names[result.name.removeprefix(values.prefix)] = inner
+
+    def _read_functional(self, node: Fields, values: Values) -> None:
+        """Read a call that works in place, which a decomposed program has no form for.
+
+        The tensors that it writes come back behind its results, as new ones; compilers
+        let it write where they lie, as the model's own call does.
+        """
+        given = [(n.text("name"), n.record("arg")) for n in node.records("inputs")]
+        called = [u.only()[1] for _, u in given if u.only()[0] == "as_operator"]
+        named = {name: values.argument(union) for name, union in given if name}
+        bases = named.get("_all_bases")
+        written = bases if isinstance(bases, tuple) else ()
+        arguments = {n: a for n, a in named.items() if not n.startswith("_")}
+        for name, index in named.items():
+            argument = name.removeprefix("_").removesuffix(_BASE)
+            known = isinstance(index, int) and 0 <= index < len(written)
+            if name.endswith(_BASE) and known:
+                arguments[argument] = written[index]
+        results = tuple(self._results(node, values))
+        own = results[: len(results) - len(written)]
+        for result, base in zip(results[len(own) :], written, strict=False):
+            if result is not None and isinstance(base, Ref):
+                values.names[result.name.removeprefix(values.prefix)] = base.name
+        target = f"{called[0] if called else ''}".removeprefix(_PREFIX)
+        location = _location(node, target, self._phase, noted=True)
+        kept = tuple(result for result in own if result is not None)
+        self.builder.call(AtenCall(target, arguments, kept, location))
 
     def _unknown(self, node: Fields, op: str, values: Values) -> None:
         """Hand it on as a call that no map knows."""
