@@ -14,6 +14,7 @@ from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
 from perfc.tools.analysis.fused_pairs import fused, with_saving
+from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import (
     Model,
@@ -111,7 +112,7 @@ def priced(request: Request, target: Target) -> Report:
         PerfcError: the target has not what the model needs.
 
     """
-    model: Model = request.model
+    model: Model = laid_out(request.model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
@@ -138,6 +139,7 @@ def run_of(request: Request) -> Run:
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
+    model = laid_out(model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
