@@ -4,10 +4,10 @@
 
 MEASUREMENTS holds `gemm_l40s.parquet` (aiconfigurator, Apache-2.0). Its GEMMs in
 `fp8_dynamic` are vLLM's, with the kernel that quantises rows before them; those in
-`fp8` are SGLang's, of operands that have 8 bits already. Where a GEMM has at most 128 columns
-its own time is small, and what is more in the first is the kernel's. Every other width
-of rows is fitted, the others are left to compare; `--fit` (needs scipy) fits the
-numbers anew. Also which share of the dynamic GEMMs is slower than those of bf16.
+`fp8` are SGLang's, of operands that have 8 bits already. Where a GEMM has at most 128
+columns its own time is small, and what is more in the first is the kernel's. Half of
+the widths of rows is fitted, the others are left to compare; `--fit` (needs scipy) fits
+the numbers anew. Also which share of the dynamic GEMMs is slower than those of bf16.
 """
 
 from __future__ import annotations

@@ -368,3 +368,15 @@ def test_other_rewrites_of_narrow_types_are_refused() -> None:
     """Integers have no gradients."""
     with pytest.raises(UsageError, match="gradients of weights of few bits"):
         perfc.load(NAME, batch=64, mode="training", dtype="int8")
+
+
+@pytest.mark.parametrize("linear", ["fp8", "mxfp8"])
+def test_scales_and_numbers_are_one_kernel(plain: Model, linear: str) -> None:
+    """A compiler finds the scale of a row, or a block, where it converts it."""
+    model = plain.rewritten(Quantize(linear=linear, activations="dynamic"))
+    report = perfc.analyze(model, "b200", runtime="compiled")
+    kernels = [n["op"] for n in report.nodes if "dynamic_quantize" in n["op"]]
+
+    assert kernels
+    assert ops(model)["dynamic_quantize"] >= len(kernels)
+    assert all(kernel.startswith(("triton_per", "triton_red")) for kernel in kernels)
