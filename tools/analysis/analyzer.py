@@ -13,7 +13,7 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
-from perfc.tools.analysis.fused_pairs import fused, with_saving
+from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
 from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import (
@@ -102,7 +102,7 @@ def report_on(request: Request) -> Report:
 
     """
     run = with_saving(run_of(request))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def priced(request: Request, target: Target) -> Report:
@@ -117,7 +117,7 @@ def priced(request: Request, target: Target) -> Report:
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
     run = with_saving(Run.of(attrs.evolve(request, model=model), target))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def run_of(request: Request) -> Run:

@@ -370,6 +370,35 @@ def test_other_rewrites_of_narrow_types_are_refused() -> None:
         perfc.load(NAME, batch=64, mode="training", dtype="int8")
 
 
+_WEIGHT = """
+graph @weights(%x: f16[64,256], param %w: i8[256,512], param %s: f16[512]) {
+  %wide = dequantize(%w, %s) {axis = 1} : f16[256,512]
+  %y = matmul(%x, %wide) : f16[64,512]
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize("runtime", ["eager", "compiled"])
+def test_weights_that_are_dequantised_apart(runtime: str) -> None:
+    """A report says what that takes, which a product that unpacks would save."""
+    model = prepare(parse_program(_WEIGHT))
+    report = perfc.analyze(model, "a100", runtime=runtime)
+    (remark,) = [d for d in report.diagnostics if d.code == "weights-dequantized-apart"]
+    (taken,) = [n["duration_us"] for n in report.nodes if n["id"] == "wide"]
+
+    assert f"take {taken:,.1f} us of {report.time_us:,.1f} us" in remark.message
+    assert "1 weight of few bits is dequantized" in remark.message
+
+
+def test_pairs_are_told_once() -> None:
+    """A product of two operands of 8 bits has the remark on those alone."""
+    codes = {d.code for d in perfc.analyze(pair(), "a100").diagnostics}
+
+    assert "unfused-qdq" in codes
+    assert "weights-dequantized-apart" not in codes
+
+
 @pytest.mark.parametrize("linear", ["fp8", "mxfp8"])
 def test_scales_and_numbers_are_one_kernel(plain: Model, linear: str) -> None:
     """A compiler finds the scale of a row, or a block, where it converts it."""
