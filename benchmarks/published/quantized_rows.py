@@ -45,7 +45,7 @@ def gemms(folder: Path) -> pd.DataFrame:
 
 
 def kernels(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what quantising m rows of k elements takes, in us."""
+    """Return the us that quantising m rows of k elements takes."""
     found = table.dropna(subset=["fp8", "fp8_dynamic"]).reset_index()
     found["us"] = found.fp8_dynamic - found.fp8
     narrow = found.n <= MOST_COLUMNS

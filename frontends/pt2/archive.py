@@ -91,7 +91,7 @@ def _elements(archive: zipfile.ZipFile, path: str) -> tuple[int, ...] | None:
 def _read(
     archive: zipfile.ZipFile, folder: str, entry: Fields
 ) -> tuple[int, ...] | None:
-    """Return what lies in a member, if it is a list of integers as it is in memory."""
+    """Read a member, if it is a list of integers as it is in memory."""
     meta = entry.record("tensor_meta")
     code = meta.integer("dtype")
     sizes = [size.only() for size in meta.records("sizes")]

@@ -38,7 +38,7 @@ def rebuilt(
 
 
 def parts(tensor: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield what lies in memory of a tensor, and what it is called."""
+    """Yield the tensors in memory of one, and their names."""
     if not is_wrapper(type(tensor)):
         yield name, tensor
         return

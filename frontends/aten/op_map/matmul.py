@@ -72,7 +72,7 @@ def _scaled(node: AtenNode) -> None:
 
 
 def _scaled_lists(node: AtenNode) -> None:
-    """The same with several scales of each operand: of blocks, and of all of it."""
+    """A product with several scales of each operand: of blocks, and of all of it."""
     operands = [node.tensor("self"), node.tensor("mat2")]
     operands += [*node.tensors("scale_a"), *node.tensors("scale_b")]
     if (bias := node.optional("bias")) is not None:

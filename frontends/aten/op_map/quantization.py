@@ -241,7 +241,10 @@ def _of_whole(node: AtenNode) -> None:
 
 def _product(node: AtenNode) -> None:
     """Write fbgemm's product of rows of 8 bits: of the weight, too; scales follow."""
-    attributes = {"dtype": node.result().dtype, "weight_is_nk": True}
+    attributes: dict[str, AttrValue] = {
+        "dtype": node.result().dtype,
+        "weight_is_nk": True,
+    }
     node.emit("matmul", node.operands, attributes)
 
 
