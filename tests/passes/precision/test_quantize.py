@@ -409,3 +409,28 @@ def test_scales_and_numbers_are_one_kernel(plain: Model, linear: str) -> None:
     assert kernels
     assert ops(model)["dynamic_quantize"] >= len(kernels)
     assert all(kernel.startswith(("triton_per", "triton_red")) for kernel in kernels)
+
+
+_LAYER = """
+graph @layer(%x: f16[{rows},8192], param %w: f16[8192,8192]) {{
+  %y = linear(%x, %w) : f16[{rows},8192]
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+@pytest.mark.parametrize("target", ["a100", "h100", "l40s"])
+def test_few_rows_are_read_faster_in_fewer_bits(rows: int, target: str) -> None:
+    """Bytes of a weight bind: time falls with bits, that of the cast counted."""
+    model = prepare(parse_program(_LAYER.format(rows=rows)))
+    whole, *narrow = (
+        perfc.analyze(made, target, inputs="device").summary["gpu_active_us"]
+        for made in (
+            model,
+            *(model.rewritten(Quantize(linear=t)) for t in ("int8", "w8a16", "w4a16")),
+        )
+    )
+    eight, weights, four = narrow
+
+    assert four < min(eight, weights) <= max(eight, weights) < whole
