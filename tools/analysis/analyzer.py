@@ -12,7 +12,8 @@ from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
-from perfc.tools.analysis.fused_pairs import fused, with_saving
+from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
+from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import (
     Model,
@@ -102,7 +103,7 @@ def report_on(request: Request) -> Report:
 
     """
     run = with_saving(run_of(request))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def priced(request: Request, target: Target) -> Report:
@@ -112,12 +113,12 @@ def priced(request: Request, target: Target) -> Report:
         PerfcError: the target has not what the model needs.
 
     """
-    model: Model = request.model
+    model: Model = laid_out(request.model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
     run = with_saving(Run.of(attrs.evolve(request, model=model), target))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def run_of(request: Request) -> Run:
@@ -141,6 +142,7 @@ def run_of(request: Request) -> Run:
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
+    model = laid_out(model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)

@@ -114,7 +114,8 @@ class Alike:
 
     def _base(self, target: Target, known: Sequence[Setting]) -> Setting:
         request = attrs.evolve(self.request, target=target)
-        if not known:
+        # Tables of few bits lie otherwise on CPUs than on GPUs.
+        if not known or _on_cpu(known[0].run.target) != _on_cpu(target):
             asked = self.space.request_of(self.configurations[0])
             sizes = attrs.evolve(request, pooling=asked.pooling, dims=asked.dims)
             base = Setting.of(run_of(request), sizes)
@@ -186,3 +187,7 @@ def is_column(axis: Axis) -> bool:
     """Whether an axis is a size that many configurations may differ in at once."""
     is_batch = axis.role is Role.SETTING and axis.name == "batch"
     return is_batch or axis.role is Role.DIM
+
+
+def _on_cpu(target: Target) -> bool:
+    return target.device.synchronous
