@@ -8,7 +8,9 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.planning.networks.compression import (
+        Adaptive,
         Compression,
+        Crossing,
         read_compression,
     )
     from perfc.planning.networks.network import (
@@ -37,7 +39,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "compression": ("Compression", "read_compression"),
+            "compression": ("Adaptive", "Compression", "Crossing", "read_compression"),
             "network": ("Link", "Network", "NetworkNode", "read_network"),
             "placement": ("Placer", "clustered", "even"),
             "schedule": (
@@ -59,7 +61,9 @@ else:
     )
 
 __all__ = [
+    "Adaptive",
     "Compression",
+    "Crossing",
     "Cutter",
     "LayerPrices",
     "Link",

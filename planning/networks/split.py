@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from perfc.planning.networks.compression import Adaptive
 from perfc.planning.networks.network import Link, Network
 from perfc.planning.networks.schedule import StageTimes, ordered_step_s
 
@@ -95,6 +96,9 @@ class Problem:
         sent_bytes: What crosses each cut for a microbatch, compressed, shape (L + 1,).
         microbatches: How many.
         schedule: `gpipe` or `1f1b`.
+        ratio: Of every link, where none adapts.
+        adaptive: How ratios follow from the links of a split: then `sent_bytes` are
+            those of the largest ratio, and no split is faster than they say.
 
     """
 
@@ -103,6 +107,8 @@ class Problem:
     sent_bytes: Floats
     microbatches: int
     schedule: str
+    ratio: float = 1.0
+    adaptive: Adaptive | None = None
 
     @property
     def layers(self) -> int:
@@ -120,26 +126,54 @@ class Problem:
     def stage_times(self, placed: Placed) -> list[StageTimes]:
         """Return the times of each stage of a split."""
         found: list[StageTimes] = []
+        sent, coded = self._links(placed)
         for place, (unit, (begin, end)) in enumerate(
             zip(placed.units, pairwise(placed.ends), strict=True)
         ):
             sums, prices = self.sums(unit), self.units[unit].prices
-            after = placed.units[place + 1] if place + 1 < len(placed.units) else None
             trains = bool(sums.backward_s[-1])
             forward_s, backward_s = sums.span(begin, end)
-            encode_s, decode_s = prices.encode_s, prices.decode_s
-            sent_s = 0.0 if after is None else self.link_s(unit, after, end)
-            back_s = 0.0 if after is None else self.link_s(after, unit, end)
+            before, behind = coded[place], coded[place + 1]
+            restore_s = before * prices.decode_s[begin] + behind * prices.encode_s[end]
+            select_s = before * prices.encode_s[begin] + behind * prices.decode_s[end]
+            sent_s = back_s = 0.0
+            if place + 1 < len(placed.units):
+                after = placed.units[place + 1]
+                sent_s = self.link(unit, after).seconds(sent[place])
+                back_s = self.link(after, unit).seconds(sent[place])
             found.append(
                 StageTimes(
-                    forward_s=forward_s + decode_s[begin] + encode_s[end],
-                    backward_s=backward_s + trains * (encode_s[begin] + decode_s[end]),
+                    forward_s=forward_s + restore_s,
+                    backward_s=backward_s + trains * select_s,
                     sent_s=sent_s,
                     returned_s=back_s if trains else 0.0,
                     tail_s=self._tail_s(unit, begin, end),
                 )
             )
         return found
+
+    def _links(self, placed: Placed) -> tuple[list[float], list[bool]]:
+        """Return the bytes behind each stage, and at which cuts tensors shrink."""
+        cuts = placed.ends[1:-1]
+        if self.adaptive is None:
+            sent = [float(self.sent_bytes[cut]) for cut in cuts]
+            return sent, [True] * len(placed.ends)
+        how, crossing = self.adaptive.compression, self.adaptive.crossing
+        pairs = zip(cuts, self.ratios(placed), strict=True)
+        sent = [crossing.sent(cut, how, ratio) for cut, ratio in pairs]
+        smaller = [s < crossing.whole(cut) for s, cut in zip(sent, cuts, strict=True)]
+        return sent, [True, *smaller, True]
+
+    def ratios(self, placed: Placed) -> list[float]:
+        """Return the ratio of the link behind each stage but the last."""
+        cuts = placed.ends[1:-1]
+        if self.adaptive is None:
+            return [self.ratio] * len(cuts)
+        whole = self.adaptive.crossing.whole
+        pairs = zip(pairwise(placed.units), cuts, strict=True)
+        return self.adaptive.compression.ratios(
+            [self.link(a, b).seconds(whole(cut)) for (a, b), cut in pairs]
+        )
 
     def _tail_s(self, number: int, begin: int, end: int) -> float:
         """Return the seconds of gradients added up in a ring, and of the optimizer."""
