@@ -16,6 +16,8 @@ Floats = npt.NDArray[np.float64]
 TOPK, FP16, INT8, NONE = "topk", "fp16", "int8", "none"
 ADAPTIVE = "adaptive"
 INDEX_BYTES = 4
+SCALE_BYTES = 4
+"""Of a tensor in `int8`: one scale for all of it."""
 _VALUE_BYTES = {FP16: 2, INT8: 1}
 
 
@@ -47,7 +49,8 @@ class Compression:
         """Return c, the bytes that are sent of each byte, at most 1.
 
         `topk` sends a value and 4 bytes of its place for one in *ratio* elements: 2/r
-        of fp32, 1.5/r of it with values in 16 bits.
+        of fp32, 1.5/r of it with values in 16 bits. The scale of a tensor in `int8` is
+        not among them.
 
         Args:
             element_bytes: Of an element.
@@ -82,11 +85,13 @@ class Crossing:
     Attributes:
         floats: Of floats, by the bytes of an element.
         others: Of other tensors, which are sent as they are.
+        tensors: How many are floats.
 
     """
 
     floats: Mapping[float, Floats]
     others: Floats
+    tensors: Floats
 
     def whole(self, cut: int) -> float:
         """Return the bytes at a cut, nothing compressed."""
@@ -96,10 +101,13 @@ class Crossing:
 
     def sent(self, cut: int, compression: Compression, ratio: float) -> float:
         """Return the bytes at a cut, with this ratio."""
-        return float(self.others[cut]) + math.fsum(
+        made = float(self.others[cut]) + math.fsum(
             float(size[cut]) * compression.share(element_bytes, ratio)
             for element_bytes, size in self.floats.items()
         )
+        if compression.kind == INT8:
+            made += SCALE_BYTES * float(self.tensors[cut])
+        return min(made, self.whole(cut))
 
 
 @attrs.frozen(eq=False)

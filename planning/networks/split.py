@@ -119,10 +119,6 @@ class Problem:
         """Return the way from a unit to another."""
         return self.network.link(self.units[a].node, self.units[b].node)
 
-    def link_s(self, a: int, b: int, cut: int) -> float:
-        """Return the seconds of a microbatch from a unit to another at a cut."""
-        return self.link(a, b).seconds(float(self.sent_bytes[cut]))
-
     def stage_times(self, placed: Placed) -> list[StageTimes]:
         """Return the times of each stage of a split."""
         found: list[StageTimes] = []
@@ -165,15 +161,24 @@ class Problem:
         return sent, [True, *smaller, True]
 
     def ratios(self, placed: Placed) -> list[float]:
-        """Return the ratio of the link behind each stage but the last."""
+        """Return the ratio of the link behind each stage but the last.
+
+        Those that adapt are such that no link is slower than the slowest of its
+        direction: activations and gradients wait for each other.
+        """
         cuts = placed.ends[1:-1]
         if self.adaptive is None:
             return [self.ratio] * len(cuts)
-        whole = self.adaptive.crossing.whole
-        pairs = zip(pairwise(placed.units), cuts, strict=True)
-        return self.adaptive.compression.ratios(
-            [self.link(a, b).seconds(whole(cut)) for (a, b), cut in pairs]
-        )
+        how, whole = self.adaptive.compression, self.adaptive.crossing.whole
+        links = [
+            (a, b, whole(cut))
+            for (a, b), cut in zip(pairwise(placed.units), cuts, strict=True)
+        ]
+        there = how.ratios([self.link(a, b).seconds(size) for a, b, size in links])
+        if not cuts or not self.sums(placed.units[0]).backward_s[-1]:
+            return there
+        back = how.ratios([self.link(b, a).seconds(size) for a, b, size in links])
+        return list(map(max, there, back))
 
     def _tail_s(self, number: int, begin: int, end: int) -> float:
         """Return the seconds of gradients added up in a ring, and of the optimizer."""

@@ -84,15 +84,16 @@ class LayerTable:
     def sizes(self) -> Crossing:
         """Return the bytes that cross each cut, 0 at both ends."""
         floats: dict[float, np.ndarray] = {}
-        others = np.zeros(len(self.crossing) + 1)
+        others, tensors = np.zeros((2, len(self.crossing) + 1))
         for cut, types in enumerate(self.crossing[1:], start=1):
             for type_ in types:
                 into = others
                 if type_.dtype.is_float:
                     element_bytes = type_.dtype.bits / 8
                     into = floats.setdefault(element_bytes, np.zeros_like(others))
+                    tensors[cut] += 1
                 into[cut] += float(type_.nbytes)
-        return Crossing(floats, others)
+        return Crossing(floats, others, tensors)
 
 
 @attrs.frozen(eq=False)

@@ -295,13 +295,11 @@ class NetworkPricer:
         key = (target.name, str(type_), rewrite)
         if key not in self._codecs:
             graph = Graph("encode")
-            encode = codec.encode(_tape(graph), graph.add_input("x", type_))
-            graph.outputs += encode
+            sent = codec.encode(_tape(graph), graph.add_input("x", type_))
+            graph.outputs.append(sent)
             restore = Graph("decode")
-            parts = [
-                restore.add_input(f"part{n}", sent) for n, sent in enumerate(codec.sent)
-            ]
-            restore.outputs.append(codec.decode(_tape(restore), parts))
+            received = restore.add_input("sent", codec.sent)
+            restore.outputs.append(codec.decode(_tape(restore), received))
             self._codecs[key] = (
                 self._graph_s(graph, target),
                 self._graph_s(restore, target),
