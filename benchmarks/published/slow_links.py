@@ -5,10 +5,11 @@
 FOLDER holds `claims.csv` (abstracts of FusionLLM, arXiv 2410.12707, and FusionAI,
 2309.01172) and `partition_policies.csv` (simulated outcomes of PAC-ML's policies,
 2301.13799). Nothing is fitted to them. Assumed, and printed: the sites and links of
-`examples/networks/six-sites.toml`, as FusionLLM's abstract says neither them nor what its
-1.45 to 9.39 are over, so that a grid of ratios, of rates between sites and of both of its
-models shows what range they would give over an even split without compression; and that FusionAI's GPUs are joined at 10 Gb/s and
-compute in half precision, each a stage or a part of one.
+`examples/networks/six-sites.toml`, as FusionLLM's abstract says neither them nor what
+its 1.45 to 9.39 are over, so that a grid of ratios, of rates between sites and of both
+of its models shows what they give over an even split without compression; and that
+FusionAI's GPUs are joined at 10 Gb/s and compute in half precision, each a stage or a
+part of one.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def score_sites(claims: list[dict[str, str]]) -> None:
         print(f"  {model:10} {between:26} 1/{ratio:<5} {speedup:6.2f}  {inside}")
     within = sum(low <= speedup <= high for speedup in found)
     print(
-        f"  {min(found):.2f} to {max(found):.2f}; {within} of {len(found)} inside what is "
-        "published"
+        f"  {min(found):.2f} to {max(found):.2f}; {within} of {len(found)} inside what "
+        "is published"
     )
 
 
