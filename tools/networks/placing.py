@@ -42,7 +42,7 @@ clusters of fast links; nothing compressed."""
 
 PLACED, FEWER = "placed", "fewer GPUs"
 _US = 1e6
-_NUDGE = 1.001
+_NUDGE = 1 + 1e-3
 """Factor of the time of stages by which it is seen how much they move a step."""
 
 _LESS = 1e-3
