@@ -217,6 +217,7 @@ def _fits(seen: _Seen, factors: Floats, held_s: Floats) -> tuple[KernelFit, ...]
             rows=int(np.count_nonzero(seen.amounts[:, at])),
         )
         for at, (family, factor) in enumerate(zip(seen.families, factors, strict=True))
+        if seen.amounts[:, at].any()  # others count with hosts of other speeds only
     )
 
 

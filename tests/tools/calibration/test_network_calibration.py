@@ -201,28 +201,6 @@ def test_what_cannot_be_measured_is_one_line(
     """As typed: the network or board that there is not, and no file is written."""
     table, profile = tmp_path / "nets.csv", tmp_path / "board.toml"
     rest = "training,eager,fp32,8,90000,5e8,made up"
-    head = (
-        "target,model,params,mode,runtime,dtype,batch,time_us,peak_memory_bytes,source"
-    )
-    table.write_text("\n".join([head, *[f"{line},{rest}"] * 2, ""]), encoding="utf-8")
-
-    outcome = command("calibrate", "--from", str(table), "-o", str(profile))
-
-    assert outcome.code in (1, 2)
-    assert problem in outcome.error
-    assert outcome.error.strip().count("\n") == 0
-    assert not profile.exists()
-
-
-def test_a_network_that_was_not_pruned_needs_no_share(
-    tmp_path: Path, command: Command
-) -> None:
-    """Without `prune` in its parameters it is whole."""
-    table, profile = tmp_path / "nets.csv", tmp_path / "board.toml"
-    rest = "training,eager,fp32,{},{},5e8,made up"
-    head = (
-        "target,model,params,mode,runtime,dtype,batch,time_us,peak_memory_bytes,source"
-    )
     lines = [f"jetson-tx2,squeezenet,{{}},{rest.format(n, n * 2e4)}" for n in (4, 8)]
     table.write_text("\n".join([HEAD, *lines, ""]), encoding="utf-8")
 
