@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Crossing,
         read_compression,
     )
+    from perfc.planning.networks.layer_prices import LayerPrices
     from perfc.planning.networks.network import (
         Link,
         Network,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     )
     from perfc.planning.networks.split import (
         Cutter,
-        LayerPrices,
         Placed,
         Problem,
         Unit,
@@ -40,6 +40,7 @@ else:
         __name__,
         {
             "compression": ("Adaptive", "Compression", "Crossing", "read_compression"),
+            "layer_prices": ("LayerPrices",),
             "network": ("Link", "Network", "NetworkNode", "read_network"),
             "placement": ("Placer", "clustered", "even"),
             "schedule": (
@@ -51,7 +52,6 @@ else:
             ),
             "split": (
                 "Cutter",
-                "LayerPrices",
                 "Placed",
                 "Problem",
                 "Unit",
