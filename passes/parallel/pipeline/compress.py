@@ -151,7 +151,8 @@ class Codec:
 
     @property
     def _kept(self) -> Dim:
-        return ceil_div(self.type.numel, self.ratio)
+        kept: Dim = ceil_div(self.type.numel, self.ratio)
+        return kept
 
     def encode(self, tape: Tape, x: Value) -> Value:
         """Write what the sender does; return what it sends."""

@@ -10,6 +10,7 @@ from tests.tools.command import Command
 
 import perfc
 from perfc.passes import PipelineParallel
+from perfc.passes.graphs import typed
 from perfc.passes.parallel import Compress
 
 _SIX_SITES = "examples/networks/six-sites.toml"
@@ -119,7 +120,7 @@ def test_the_pass_sends_what_the_verb_counts(
     sends = [[node for node in graph if node.op == "send"] for graph in graphs]
     assert [4, 4] == [len(each) for each in sends]
     for key, each in zip(("link_us", "backward_link_us"), sends, strict=True):
-        (type_,) = {node.operands[0].type for node in each}
+        (type_,) = {typed(node.operands[0]) for node in each}
         expected_us = 7e3 + type_.bind({"batch": 4}).nbytes / 10
         assert found["stages"][0][key] == pytest.approx(expected_us, rel=1e-4)
 
