@@ -8,9 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.planning.networks.compression import (
+        Adaptive,
         Compression,
+        Crossing,
         read_compression,
     )
+    from perfc.planning.networks.layer_prices import LayerPrices
     from perfc.planning.networks.network import (
         Link,
         Network,
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     )
     from perfc.planning.networks.split import (
         Cutter,
-        LayerPrices,
         Placed,
         Problem,
         Unit,
@@ -39,7 +41,8 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "compression": ("Compression", "read_compression"),
+            "compression": ("Adaptive", "Compression", "Crossing", "read_compression"),
+            "layer_prices": ("LayerPrices",),
             "network": ("Link", "Network", "NetworkNode", "read_network"),
             "placement": ("Placer", "clustered", "even"),
             "schedule": (
@@ -53,7 +56,6 @@ else:
             ),
             "split": (
                 "Cutter",
-                "LayerPrices",
                 "Placed",
                 "Problem",
                 "Unit",
@@ -63,7 +65,9 @@ else:
     )
 
 __all__ = [
+    "Adaptive",
     "Compression",
+    "Crossing",
     "Cutter",
     "LayerPrices",
     "Link",

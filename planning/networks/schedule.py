@@ -30,6 +30,10 @@ class StageTimes:
     returned_s: float = 0.0
     tail_s: float = 0.0
 
+    def busy_s(self, count: int) -> float:
+        """Return the seconds in which its GPUs work, of *count* microbatches."""
+        return (self.forward_s + self.backward_s) * count + self.tail_s
+
 
 def flow_s(stages_s: Sequence[float], links_s: Sequence[float], count: int) -> float:
     """Return when *count* microbatches are through stages and the links behind them.

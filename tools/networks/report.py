@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -25,6 +26,7 @@ from perfc.tools.reports import (
     format_percent,
     format_quantity,
     format_us,
+    with_probabilities,
 )
 
 Json: TypeAlias = dict[str, Any]
@@ -62,16 +64,25 @@ class NetworkComparison(VerbResult):
     @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the plans."""
-        return tuple(
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
+        errors = [
+            plan.errors if self._row(plan)["fits"] else None for plan in self.found
+        ]
+        priced = [
             PricedPlan(
                 name=plan.name,
                 time_us=plan.step_s * _US,
                 time_us_p05=plan.low_s * _US,
                 time_us_p95=plan.high_s * _US,
+                energy_j=plan.energy_j,
                 peak_memory_bytes=max(plan.memory),
             )
             for plan in self.found
-        )
+        ]
+        return with_probabilities(priced, errors)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
