@@ -23,6 +23,7 @@ from perfc.tools.cli.arguments import (
     timing_option,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
 from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
@@ -37,7 +38,7 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
 )
 @click.argument("model")
 @request_option("target", required=False)

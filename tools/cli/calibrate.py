@@ -43,6 +43,7 @@ from perfc.tools.cli.output_options import (
     minutes_option,
     steps_option,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import print_line, tell
 from perfc.tools.models import start_torch
 
@@ -50,7 +51,7 @@ _SUFFIX = ".toml"
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
 )
 @device_option("What to measure, or whose rows --from has; without --from: cpu.")

@@ -20,6 +20,7 @@ from perfc.tools.cli.arguments import (
     request_options,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import tell, write_result
 from perfc.tools.reports import RESULT_FORMATS, format_result
 from perfc.tools.request import TRAINING
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc dedup dlrm-ddp --session 9 --stay '*=1' --target t4 "
     "--batch 8",
 )

@@ -34,11 +34,11 @@ from perfc.tools.cli.target_constants import (
     constants_text,
     target_json,
 )
+from perfc.tools.cli.verb import Verb, VerbGroup
 from perfc.tools.files import print_line, tell, write_result
 from perfc.tools.presets import PRESET_SCHEMA, Preset, load_preset
 from perfc.tools.reports import columns_text
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _PARAMETERS_WIDTH = 74
 MEMORY_SCHEMA = "perfc.memory/1"
 
@@ -56,7 +56,7 @@ def _usable(
 
 @click.group(
     invoke_without_command=True,
-    context_settings=_HELP,
+    cls=VerbGroup,
     epilog="Example: perfc targets show a100",
 )
 @click.option("--presets", is_flag=True, help="List presets instead.")
@@ -129,9 +129,7 @@ def _memory_row(name: str) -> tuple[str, ...]:
     )
 
 
-@targets.command(
-    "show", epilog="Example: perfc targets show a100", context_settings=_HELP
-)
+@targets.command("show", epilog="Example: perfc targets show a100")
 @click.argument("target")
 @click.option(
     "--constants",
@@ -201,7 +199,7 @@ def _named(rows: Iterable[tuple[object, ...]]) -> list[dict[str, object]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@click.command(epilog="Example: perfc ops --kernels", context_settings=_HELP)
+@click.command(epilog="Example: perfc ops --kernels", cls=Verb)
 @click.option(
     "--kernels",
     is_flag=True,
@@ -222,7 +220,7 @@ def ops(*, kernels: bool, format_: str) -> None:
     print_line(json.dumps(document, indent=2) if as_json else columns_text(rows))
 
 
-@click.command(epilog="Example: perfc passes", context_settings=_HELP)
+@click.command(epilog="Example: perfc passes", cls=Verb)
 @plugin_option
 @debug_option
 def passes() -> None:
@@ -242,7 +240,7 @@ def _pass_row(name: str) -> tuple[str, ...]:
     )
 
 
-@click.command(epilog="Example: perfc models", context_settings=_HELP)
+@click.command(epilog="Example: perfc models", cls=Verb)
 @debug_option
 def models() -> None:
     """List the built-in workloads and their parameters."""

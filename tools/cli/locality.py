@@ -9,13 +9,14 @@ import click
 from perfc.ir import UsageError
 from perfc.tools.cli.arguments import debug_option, output_option, request_option
 from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 _SAMPLE = 2_000_000
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc locality indices.npz --target a100 -o popularity.json",
 )
 @click.argument("trace", metavar="TRACE", type=click.Path(path_type=Path))

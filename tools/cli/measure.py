@@ -16,6 +16,7 @@ from perfc.tools.cli.arguments import (
     request_option,
 )
 from perfc.tools.cli.output_options import device_option, minutes_option
+from perfc.tools.cli.verb import VerbGroup
 from perfc.tools.files import tell
 from perfc.tools.models import check_mode, start_torch
 from perfc.tools.request import INFERENCE, TRAINING
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
 
 _DEVICE = device_option(
@@ -38,12 +38,12 @@ _OUTPUT = output_option(
 )
 
 
-@click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+@click.group(cls=VerbGroup, epilog=f"Example: {_EXAMPLE}")
 def measure() -> None:
     """Run for real on this machine, and write rows that perfc can be checked with."""
 
 
-@measure.command("kernels", context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+@measure.command("kernels", epilog=f"Example: {_EXAMPLE}")
 @_DEVICE
 @click.option(
     "--suite",
@@ -88,7 +88,6 @@ def kernels(
 
 @measure.command(
     "overheads",
-    context_settings=_HELP,
     epilog="Example: perfc measure overheads --device cpu -o host.csv",
 )
 @_DEVICE
@@ -112,7 +111,6 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
 
 @measure.command(
     "workload",
-    context_settings=_HELP,
     epilog="Example: perfc measure workload dlrm-ddp:rows=1000 --device cpu "
     "--batch 128 --mode training -o rows.csv",
 )

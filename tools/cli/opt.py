@@ -21,6 +21,7 @@ from perfc.tools.cli.arguments import (
     timing_option,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.models import is_factory, read_program, read_torch
 from perfc.tools.reports import print_analysis
@@ -29,7 +30,7 @@ from perfc.tools.request import INFERENCE
 
 @click.command(
     epilog="Example: perfc opt -p shape-inference,fold-shapes dlrm-ddp",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
 )
 @click.argument("file")
 @click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")

@@ -22,6 +22,7 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 from perfc.tools.request import TRAINING
 
@@ -56,7 +57,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc parallel gpt2 --target dgx-h100 --ranks 16 --batch 256 "
     "--dtype amp-bf16 --optimizer adamw",
 )

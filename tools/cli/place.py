@@ -19,6 +19,7 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import tell, write_result
 from perfc.tools.size_text import read_size
 
@@ -30,7 +31,7 @@ _OBJECTIVES = ("time", "power", "cost")
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc place dlrm-default --target 1s-server --tiers "
     "dram=1GB,optane",
 )

@@ -16,6 +16,7 @@ from perfc.tools.cli.arguments import (
     request_options,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc quantize dlrm-ddp --batch 64 --target a100 --linear int8",
 )
 @click.argument("model", metavar="MODEL")

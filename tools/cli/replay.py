@@ -16,6 +16,7 @@ from perfc.tools.cli.output_options import (
     max_events_option,
     steps_option,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc replay trace.json.gz",
 )
 @click.argument(

@@ -26,6 +26,7 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import tell, write_result
 from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING
@@ -41,7 +42,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
 )
 @click.argument("model", metavar="MODEL")

@@ -19,6 +19,7 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugins_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import is_terminal, overwrite, tell, write_result
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _USUAL = (
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc sweep dlrm-default --vary batch=512:4096:x2 --target a100",
 )
 @click.argument("model")

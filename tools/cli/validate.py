@@ -12,6 +12,7 @@ from perfc.ir import PerfcError
 from perfc.tools.calibration import validation_json, validation_text
 from perfc.tools.cli.arguments import debug_option, output_option, request_option
 from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _NOT_MODELLED = 4
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc validate measured.csv --target h100",
 )
 @click.argument(
