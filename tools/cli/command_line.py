@@ -21,6 +21,7 @@ import threading
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -122,9 +123,7 @@ class _LazyGroup(VerbGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in _SUMMARIES and not ctx.resilient_parsing:
-            close = difflib.get_close_matches(verb, _SUMMARIES, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"verbs: {_LISTED}"
-            ctx.fail(f"no verb {verb!r}; {hint}")
+            ctx.fail(f"no verb {verb!r}; {_meant(verb)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(
@@ -135,6 +134,18 @@ class _LazyGroup(VerbGroup):
             with formatter.section(heading):
                 rows = [(f"{name:<{widest}}", text) for name, text in verbs.items()]
                 formatter.write_dl(rows)
+
+
+def _meant(verb: str) -> str:
+    """Say which verb was meant by what is none: another one, or that of a model."""
+    close = difflib.get_close_matches(verb, _SUMMARIES, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    from perfc.frontends import WORKLOADS
+
+    if verb.partition(":")[0] in WORKLOADS or Path(verb.partition(":")[0]).is_file():
+        return f"did you mean `perfc analyze {verb}`?"
+    return f"verbs: {_LISTED}"
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
