@@ -174,7 +174,7 @@ def _show_preset(preset: Preset, *, as_json: bool) -> None:
     if as_json:
         lines = [attrs.asdict(line) for line in preset.lines]
         told = {"name": preset.name, "summary": preset.summary, "lines": lines}
-        print_line(json.dumps({"schema": PRESET_SCHEMA, **told}, indent=2))
+        _print_json({"schema": PRESET_SCHEMA, **told})
         return
     print_line(f"{preset.name}   {preset.summary}")
     print_line(columns_text([[n.key, n.text, n.source] for n in preset.lines]))
@@ -184,10 +184,14 @@ def _show_memory(name: str, *, as_json: bool) -> None:
     rows, memory = describe_memory(name), load_memory(name).device
     if as_json:
         document = {"schema": MEMORY_SCHEMA, "name": memory, "fields": _named(rows)}
-        write_result(json.dumps(document, indent=2), None, document=True)
+        _print_json(document)
         return
     print_line(memory)
     print_line(columns_text([[str(cell) for cell in row] for row in rows]))
+
+
+def _print_json(document: dict[str, object]) -> None:
+    write_result(f"{json.dumps(document, indent=2)}\n", None, document=True)
 
 
 def _fields_json(target: Target, name: str) -> dict[str, object]:
@@ -212,12 +216,15 @@ def ops(*, kernels: bool, format_: str) -> None:
     """List the ops of perfc's vocabulary, or the kernels."""
     as_json = format_ == "json"
     if kernels:
-        print_line(kernels_json() if as_json else kernels_table())
+        text = kernels_json() if as_json else kernels_table()
+        write_result(f"{text}\n", None, document=as_json)
         return
     rows = [(op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)]
     listed = [{"name": name, "summary": summary} for name, summary in rows]
-    document = {"schema": "perfc.ops/1", "ops": listed}
-    print_line(json.dumps(document, indent=2) if as_json else columns_text(rows))
+    if as_json:
+        _print_json({"schema": "perfc.ops/1", "ops": listed})
+    else:
+        print_line(columns_text(rows))
 
 
 @click.command(epilog="Example: perfc passes", cls=Verb)

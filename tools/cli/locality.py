@@ -103,7 +103,9 @@ def locality(
     tables = localities(read_index_trace(trace), question)
     if output is not None:
         write_result(popularity_json(tables), output)
-    write_result((locality_json if format_ == "json" else locality_text)(tables), None)
+    as_json = format_ == "json"
+    write = locality_json if as_json else locality_text
+    write_result(write(tables), None, document=as_json)
     return 0
 
 

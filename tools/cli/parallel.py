@@ -203,8 +203,9 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:
 
 
 def _write(result: VerbResult, options: dict[str, Any]) -> None:
-    text = result.to_json() if options["format_"] == "json" else str(result)
-    write_result(text, options["output"])
+    as_json = options["format_"] == "json"
+    text = result.to_json() if as_json else str(result)
+    write_result(text, options["output"], document=as_json)
 
 
 def _check_compat(ctx: click.Context) -> None:

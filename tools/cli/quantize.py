@@ -122,7 +122,8 @@ def quantize(model: str, **options: Any) -> int:
     )
     request = attrs.evolve(read_request(model, options), target=options["target"])
     found = run(request, asked)
-    write_result(_written(found, options["format_"]), options["output"])
+    form = options["format_"]
+    write_result(_written(found, form), options["output"], document=form != "table")
     return 0
 
 

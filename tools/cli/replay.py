@@ -113,8 +113,9 @@ def replay(
     instead = [_seconds(one, joint=joint) for one in predicted] or None
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
-    write = replay_json if format_ == "json" else replay_text
-    write_result(write(replayed, times, predicted), output)
+    as_json = format_ == "json"
+    write = replay_json if as_json else replay_text
+    write_result(write(replayed, times, predicted), output, document=as_json)
     return 0
 
 

@@ -145,10 +145,10 @@ def rescale(
     )
     found = [rescaling.to(target) for target in targets]
     if format_ == "json":
-        write_result(rescale_json(rescaling, found, verbose=verbose), output)
+        text = rescale_json(rescaling, found, verbose=verbose)
     else:
         text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
-        write_result(text, output)
+    write_result(text, output, document=format_ == "json")
     return 0
 
 

@@ -157,7 +157,8 @@ def shard(model: str, **options: Any) -> int:
     """
     found = _found(model, options)
     made = {"json": _json, "html": _html, "plan": _plan, "table": _table}
-    write_result(made[options["format_"]](found), options["output"])
+    form = options["format_"]
+    write_result(made[form](found), options["output"], document=form != "table")
     return 0
 
 

@@ -125,7 +125,8 @@ def sweep(model: str, **options: Any) -> int:
     if output is None or asked:
         shown = _selected(found, options)
         is_json = options["format_"] == "json"
-        write_result(shown.to_json() if is_json else str(shown), None)
+        text = shown.to_json() if is_json else str(shown)
+        write_result(text, None, document=is_json)
     return _exit_code(found)
 
 

@@ -69,8 +69,9 @@ def validate(
             msg = f"{table}: no rows, expected one measurement a row"
             raise PerfcError(msg)
     groups = _scores(rows, target)
-    write = validation_json if format_ == "json" else validation_text
-    write_result(write(groups), output)
+    as_json = format_ == "json"
+    write = validation_json if as_json else validation_text
+    write_result(write(groups), output, document=as_json)
     skipped = any(set(group.skipped) - {HELD} for group in groups)
     return _NOT_MODELLED if strict and skipped else 0
 
