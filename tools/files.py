@@ -36,6 +36,16 @@ _HANDLER = "perfc.plain"
 _FORCE, _UNSAID = "CLICOLOR_FORCE", ("", "0")
 
 
+class _Line:
+    """The line of a terminal that stderr is at."""
+
+    shown = False
+    """Whether it holds what is to be written over."""
+
+
+_LINE = _Line()
+
+
 def write_result(
     content: str | bytes, path: Path | None, *, document: bool = False
 ) -> None:
@@ -55,6 +65,7 @@ def write_result(
         support.write_file(path, content)
         return
     stream = _stdout()
+    wipe()
     if isinstance(content, str):
         content = printable(content)
         if not document and has_colours(stream):
@@ -82,18 +93,30 @@ def print_line(text: str = "") -> None:
 
 def tell(text: str) -> None:
     """Write a line to stderr; if there is no stderr, nobody wants to know."""
+    wipe()
     line = printable(text)
     _to_stderr(f"{_coloured(line) if has_colours(sys.stderr) else line}\n")
 
 
 def overwrite(text: str) -> None:
-    """Write over the line of a terminal that stderr is at."""
-    _to_stderr(f"\r{printable(text)}\x1b[K")
+    """Write over the line of a terminal that stderr is at, as much as it has room for.
+
+    What is written next, to stdout too, takes its place.
+    """
+    _to_stderr(f"\r{printable(text)[: _columns()]}\x1b[K")
+    _LINE.shown = bool(text)
+
+
+def wipe() -> None:
+    """Clear the line of a terminal that was written over."""
+    if _LINE.shown:
+        overwrite("")
 
 
 def is_terminal() -> bool:
-    """Whether somebody looks at stderr."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Whether somebody looks at stderr, and its lines can be written over."""
+    stderr, dumb = sys.stderr, os.environ.get("TERM") == "dumb"
+    return stderr is not None and stderr.isatty() and not dumb
 
 
 def has_colours(stream: TextIO | None) -> bool:
@@ -137,6 +160,13 @@ def give_up_stdout() -> None:
     """Send what is left of stdout nowhere: Python would fail over it at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _columns() -> int | None:
+    """Return how many letters a line of the terminal has room for; None if unknown."""
+    with suppress(OSError, ValueError):
+        return max(0, os.get_terminal_size(sys.stderr.fileno()).columns - 1) or None
+    return None
 
 
 def _coloured(text: str) -> str:

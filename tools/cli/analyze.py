@@ -10,6 +10,7 @@ import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
+from perfc.ir.support import counted
 from perfc.passes.instruments import Timing, VerifyEach
 from perfc.tools.analysis import report_on, run_of
 from perfc.tools.cli.arguments import (
@@ -124,10 +125,11 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
     loaded = attrs.evolve(load_request(first), overrides={})
     reports = [
         report_on(attrs.evolve(loaded, target=target, remarks=one.remarks))
-        for one, target in zip(asked, targets, strict=True)
+        for one, target in counted([*zip(asked, targets, strict=True)], "targets")
     ]
     if options["sensitivity"]:
-        reports = [*map(_with_sensitivity, reports, asked)]
+        found = counted([*zip(reports, asked, strict=True)], "sensitivities")
+        reports = [_with_sensitivity(report, one) for report, one in found]
     if options["verbose"]:
         log_timing(timing)
     return reports

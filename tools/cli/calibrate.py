@@ -43,8 +43,8 @@ from perfc.tools.cli.output_options import (
     minutes_option,
     steps_option,
 )
-from perfc.tools.cli.verb import Verb
-from perfc.tools.files import print_line, tell
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import print_line
 from perfc.tools.models import start_torch
 
 _SUFFIX = ".toml"
@@ -91,7 +91,7 @@ _SUFFIX = ".toml"
     metavar="N",
     help="Measure other shapes than those of every calibration, to check one with.",
 )
-@quiet_option("Print no errors of the fit.")
+@quiet_option("No progress on stderr, no errors of the fit on stdout.")
 @debug_option
 def calibrate(
     *,
@@ -255,8 +255,6 @@ def _measured(
     from perfc.measure.for_fit import measure_for_fit
 
     chosen = SEED if seed is None else seed
-    return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)
-
-
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
+    return measure_for_fit(
+        device, seconds, keep, say=current_progress().line, seed=chosen
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from perfc.tools.cli.arguments import debug_option, output_option
+from perfc.tools.cli.arguments import debug_option, output_option, quiet_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
@@ -27,6 +27,7 @@ from perfc.tools.files import write_result
     show_default=True,
 )
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def check(*, file: Path, update: bool, form: str, output: Path | None) -> int:
     """Predict the models of BUDGETS, and fail where a limit is broken.

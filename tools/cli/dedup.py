@@ -20,8 +20,8 @@ from perfc.tools.cli.arguments import (
     request_options,
 )
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.cli.verb import Verb
-from perfc.tools.files import tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.reports import RESULT_FORMATS, format_result
 from perfc.tools.request import TRAINING
 
@@ -98,7 +98,7 @@ def dedup(model: str, **options: Any) -> int:
     from perfc.tools.dedup import dedup as run
 
     question = _question(model, options)
-    say = _silent if options["quiet"] else _say
+    say = current_progress().step
     found = run(question, say=say)
     text = format_result(found, options["form"], f"perfc dedup: {model}")
     write_result(text, options["output"], document=options["form"] != "table")
@@ -136,11 +136,3 @@ def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
         measure=None if measure is None else str(measure),
         session_key=options["session_key"] or "",
     )
-
-
-def _say(text: str) -> None:
-    tell(f"perfc: {text}")
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""

@@ -16,8 +16,7 @@ from perfc.tools.cli.arguments import (
     request_option,
 )
 from perfc.tools.cli.output_options import device_option, minutes_option
-from perfc.tools.cli.verb import VerbGroup
-from perfc.tools.files import tell
+from perfc.tools.cli.verb import VerbGroup, current_progress
 from perfc.tools.models import check_mode, start_torch
 from perfc.tools.request import INFERENCE, TRAINING
 
@@ -82,7 +81,7 @@ def kernels(
     from perfc.measure.kernel_run import KernelRun
 
     run = KernelRun(open_device(device), suite, output, ops=ops)
-    run.measure(minutes * 60, say=_silent if quiet else _say)
+    run.measure(minutes * 60, say=current_progress().line)
     return 0
 
 
@@ -105,7 +104,7 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
     from perfc.measure.device import open_device
     from perfc.measure.host import OverheadRun
 
-    OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
+    OverheadRun(open_device(device), output).measure(current_progress().line)
     return 0
 
 
@@ -195,7 +194,7 @@ def workload(model: str, **options: Any) -> int:
     settings = _settings(options)
     if options["trace"] is not None:
         run.keep = _writer_of(options["trace"], several=len(settings) > 1)
-    run.measure(settings, say=_silent if options["quiet"] else _say)
+    run.measure(settings, say=current_progress().line)
     return 0
 
 
@@ -229,11 +228,3 @@ def _settings(options: dict[str, Any]) -> list[Setting]:
         for mode in options["mode"]
         for runtime in options["runtime"]
     ]
-
-
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
-
-
-def _silent(line: str) -> None:
-    pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,8 +21,8 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.cli.verb import Verb
-from perfc.tools.files import is_terminal, overwrite, tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 _SAMPLES = 512
 """Samples of one GPU in most of the studies."""
-
-_EVERY_S = 5.0
-"""How often a log is told how far it is; a terminal always is."""
 
 _OF_COMPAT = frozenset(
     {"model", "target", "ranks", "batch", "mode", "texts", "compat", "format_"}
@@ -300,11 +296,8 @@ def _placed(options: dict[str, Any]) -> NetworkComparison:
         compare=compare,
         within_s=None if within is None else read_seconds("--within", within),
     )
-    progress = _Progress(quiet=options["quiet"])
-    pricer = NetworkPricer(question, progress)
-    found = NetworkComparison(question, pricer, pricer.plans())
-    progress.end()
-    return found
+    pricer = NetworkPricer(question, current_progress().step)
+    return NetworkComparison(question, pricer, pricer.plans())
 
 
 def _fewest(options: dict[str, Any]) -> Comparison:
@@ -374,10 +367,7 @@ def _compare(options: dict[str, Any]) -> Comparison:
     """Price strategies by perfc's own pipeline."""
     from perfc.tools.strategies import compare
 
-    progress = _Progress(quiet=options["quiet"])
-    compared = compare(_question(options), progress)
-    progress.end()
-    return compared
+    return compare(_question(options))
 
 
 def _question(options: dict[str, Any]) -> Any:  # imported late
@@ -413,31 +403,3 @@ def _check_positive(name: str, value: float | None) -> None:
     if value is not None and not (value > 0 and math.isfinite(value)):
         msg = f"--{name} {value}: expected a number above 0"
         raise UsageError(msg)
-
-
-class _Progress:
-    """Says how far it is: on a terminal in one line, in a log now and then."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        """Begin."""
-        self._quiet, self._shown = quiet, False
-        self._terminal = is_terminal()
-        self._said_s = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        """Show it."""
-        now_s = time.monotonic()
-        if self._quiet or not (self._terminal or now_s - self._said_s > _EVERY_S):
-            return
-        line = f"perfc: {text}"
-        if self._terminal:
-            overwrite(line)
-            self._shown = True
-            return
-        self._said_s = now_s
-        tell(line)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            overwrite("")

@@ -11,6 +11,7 @@ import click
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
+    quiet_option,
     read_request,
     request_option,
     request_options,
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     show_default=True,
 )
 @output_option()
+@quiet_option()
 @debug_option
 def quantize(model: str, **options: Any) -> int:
     """Price MODEL with tables and linear layers in fewer bits, beside the original.

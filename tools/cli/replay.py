@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
 from perfc.tools.cli.output_options import (
     contention_option,
     format_option,
@@ -66,6 +71,7 @@ if TYPE_CHECKING:
 @contention_option
 @format_option
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def replay(
     *,

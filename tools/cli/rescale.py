@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import counted
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -143,7 +144,7 @@ def rescale(
     rescaling = Rescaling(
         ops, here, Method(method), host, steps, contention, tf32, same_host
     )
-    found = [rescaling.to(target) for target in targets]
+    found = [rescaling.to(target) for target in counted(targets, "targets")]
     if format_ == "json":
         text = rescale_json(rescaling, found, verbose=verbose)
     else:

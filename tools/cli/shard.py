@@ -26,8 +26,8 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.verb import Verb
-from perfc.tools.files import tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING
 from perfc.tools.size_text import read_size
@@ -35,6 +35,7 @@ from perfc.tools.size_text import read_size
 if TYPE_CHECKING:
     from perfc.passes import Plan
     from perfc.planning.plans import Tiers
+    from perfc.tools.progress import Progress
     from perfc.tools.sharding import Sharding, ShardModel
 
 _FEW_RANKS = 16
@@ -208,9 +209,14 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
         full=(MAX_RANKS if ranks <= _FEW_RANKS else 1) if full is None else full,
         cost=COSTS[options["cost"]],
     )
-    with _interruptible() as stop:
-        say = _silent if options["quiet"] else _say
-        return run(sharded, request, say=say, stop=stop)
+    progress = current_progress()
+    with _interruptible(progress) as pressed:
+
+        def stop() -> bool:
+            progress.tick()
+            return pressed()
+
+        return run(sharded, request, say=progress.step, stop=stop)
 
 
 def _model(text: str, options: dict[str, Any]) -> ShardModel:
@@ -308,16 +314,8 @@ def _size(option: str, text: str | None) -> float | None:
     return None if text is None else read_size(option, text)
 
 
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""
-
-
 @contextmanager
-def _interruptible() -> Generator[Callable[[], bool]]:
+def _interruptible(progress: Progress) -> Generator[Callable[[], bool]]:
     """Let the first Ctrl-C stop the search, the second one everything."""
     pressed: list[bool] = []
 
@@ -325,7 +323,7 @@ def _interruptible() -> Generator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(True)
-        _say("stopping with the best plan so far; Ctrl-C again gives up")
+        progress.line("stopping with the best plan so far; Ctrl-C again gives up")
 
     try:
         before = signal.signal(signal.SIGINT, note)

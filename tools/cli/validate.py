@@ -10,7 +10,12 @@ import click
 
 from perfc.ir import PerfcError
 from perfc.tools.calibration import validation_json, validation_text
-from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
@@ -39,6 +44,7 @@ _NOT_MODELLED = 4
 @format_option
 @click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def validate(
     *,

@@ -8,12 +8,16 @@ from typing import Any
 
 import click
 
+from perfc.ir.support import told_to
 from perfc.tools.cli.budget_option import budget_option
+from perfc.tools.files import wipe
+from perfc.tools.progress import Progress
 
 _FEW = 10
 """Options that are read at a glance, without groups."""
 
 _OWN = "Options"
+_QUIET = "perfc.quiet"
 
 _GROUPS: Mapping[str, str] = MappingProxyType(
     {
@@ -70,6 +74,17 @@ def _heading(option: click.Option) -> str:
     return next((_HEADINGS[one] for one in option.opts if one in _HEADINGS), _OWN)
 
 
+def be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - click's signature
+    """Note whether the verb is to tell no progress: a click callback."""
+    ctx.meta[_QUIET] = value
+    return value
+
+
+def current_progress() -> Progress:
+    """Return what tells the user how far the verb is that runs."""
+    return click.get_current_context().find_object(Progress) or Progress()
+
+
 class Verb(_Helped):
     """A verb, whose input `--budget` limits, unless that is of its own."""
 
@@ -79,6 +94,15 @@ class Verb(_Helped):
         option = budget_option()
         if not any(set(one.opts) & set(option.opts) for one in self.params):
             self.params.append(option)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; what it counts is told on stderr, unless it is to be quiet."""
+        ctx.obj = Progress(quiet=ctx.meta.get(_QUIET, False))
+        try:
+            with told_to(ctx.obj):
+                return super().invoke(ctx)
+        finally:
+            wipe()
 
 
 class VerbGroup(_Helped, click.Group):
