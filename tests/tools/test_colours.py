@@ -24,6 +24,14 @@ _RED, _GREEN, _BOLD, _YELLOW, _CYAN = (f"\x1b[{n}m" for n in (31, 32, 1, 33, 36)
 _END = "\x1b[0m"
 
 
+_PLANS = "\nplan  step  to base\na     5 ms  +7.1 %\nb     3 ms  -2.5 %\n"
+_COLOURED = f"""
+{_BOLD}plan  step  to base{_END}
+a     5 ms  {_RED}+7.1 %{_END}
+b     3 ms  {_GREEN}-2.5 %{_END}
+"""
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -65,11 +73,7 @@ def test_where_colours_are(
     ("text", "expected"),
     [
         ("Top ops\n  op  where\n", f"{_BOLD}Top ops{_END}\n  op  where\n"),
-        (
-            "\nplan  step  to base\na     5 ms  +7.1 %\nb     3 ms  -2.5 %\n",
-            f"\n{_BOLD}plan  step  to base{_END}\n"
-            f"a     5 ms  {_RED}+7.1 %{_END}\nb     3 ms  {_GREEN}-2.5 %{_END}\n",
-        ),
+        (_PLANS, _COLOURED),
         ("1 ms: +0.00 us (+0.0 %)", "1 ms: +0.00 us (+0.0 %)"),
         (
             "1 ms: +2.50 us (-3 KiB)",
