@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -11,8 +11,6 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.ir.support import counted
-from perfc.passes.instruments import Timing, VerifyEach
-from perfc.tools.analysis import report_on, run_of
 from perfc.tools.cli.arguments import (
     debug_option,
     log_timing,
@@ -26,9 +24,11 @@ from perfc.tools.cli.arguments import (
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
-from perfc.tools.models import load_request
-from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
+from perfc.tools.reports import find_exporter
 from perfc.tools.request import Request
+
+if TYPE_CHECKING:
+    from perfc.tools.reports import Report
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
@@ -114,10 +114,16 @@ def analyze(model: str, **options: Any) -> int:
 
 def _pipeline(asked: Request) -> str:
     """Return the passes that would run: the same for all targets."""
+    from perfc.tools.analysis import run_of
+
     return f"{run_of(asked).pipeline}\n"
 
 
 def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[Report]:
+    from perfc.passes.instruments import Timing, VerifyEach
+    from perfc.tools.analysis import report_on
+    from perfc.tools.models import load_request
+
     timing = Timing()
     verified = [VerifyEach()] if options["verify_each"] else []
     targets = [load_target(str(one.target), one.overrides) for one in asked]
@@ -142,6 +148,8 @@ def _with_sensitivity(report: Report, asked: Request) -> Report:
 
 
 def _exit_code(reports: Sequence[Report]) -> int:
+    from perfc.tools.reports import OUT_OF_MEMORY
+
     codes = {d.code for report in reports for d in report.diagnostics}
     if any(report.coverage["unknown_ops"] for report in reports):
         return EXIT_NOT_MODELLED

@@ -17,7 +17,7 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import device_option, minutes_option
 from perfc.tools.cli.verb import VerbGroup, current_progress
-from perfc.tools.models import check_mode, start_torch
+from perfc.tools.models import start_torch
 from perfc.tools.request import INFERENCE, TRAINING
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ def workload(model: str, **options: Any) -> int:
     are timed before any is profiled, for the profiler slows what follows it.
     """
     if options["optimizer"] is not None and TRAINING not in options["mode"]:
+        from perfc.tools.models import check_mode
+
         check_mode(INFERENCE, options["optimizer"])
     start_torch()
     from perfc.measure.device import open_device

@@ -9,7 +9,6 @@ import attrs
 import click
 
 from perfc.ir import PerfcError, UsageError
-from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
 from perfc.tools.cli.arguments import (
     counts,
     debug_option,
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
     from perfc.tools.strategies import Comparison, MadMaxComparison
 
 EXIT_INTERRUPTED = 130
+_METHODS = ("fast", "all")
+_OBJECTIVES = ("throughput", "memory", "price")
+"""What planning has; that is loaded where something is planned."""
 _SAMPLES = 512
 """Samples of one GPU in most of the studies."""
 
@@ -96,9 +98,9 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 @click.option(
     "--search",
     "method",
-    type=click.Choice(METHODS),
+    type=click.Choice(_METHODS),
     is_flag=False,
-    flag_value=FAST,
+    flag_value=_METHODS[0],
     metavar="[fast|all]",
     help="Search for the best: fast prices what could be best, all everything. fast if "
     "no --strategy is given.",
@@ -111,8 +113,8 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 )
 @click.option(
     "--objective",
-    type=click.Choice(OBJECTIVES),
-    default=OBJECTIVES[0],
+    type=click.Choice(_OBJECTIVES),
+    default=_OBJECTIVES[0],
     show_default=True,
     help="What is best: most samples a second, least memory of a GPU, least money.",
 )
@@ -377,7 +379,7 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
 
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
-    method = options["method"] or (None if options["texts"] else FAST)
+    method = options["method"] or (None if options["texts"] else _METHODS[0])
     of_strategies = {"ranks": None, "accumulate": None}
     (asked,) = read_requests(
         options["model"],

@@ -16,7 +16,6 @@ from perfc.ir import PerfcError, UsageError
 from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
-from perfc.tools.analysis import check_world
 from perfc.tools.cli.arguments import (
     NumberRange,
     debug_option,
@@ -28,7 +27,6 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
-from perfc.tools.models import check_mode
 from perfc.tools.request import TRAINING
 from perfc.tools.size_text import read_size
 
@@ -222,7 +220,8 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
 def _model(text: str, options: dict[str, Any]) -> ShardModel:
     """Make what is asked of the machine and the model."""
     from perfc.costmodels import load_target
-    from perfc.tools.models import is_table_list, read_table_list
+    from perfc.tools.analysis import check_world
+    from perfc.tools.models import check_mode, is_table_list, read_table_list
     from perfc.tools.sharding import ShardModel, world_of
 
     asked = read_request(text, options)

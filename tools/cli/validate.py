@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError
-from perfc.tools.calibration import validation_json, validation_text
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -68,6 +67,7 @@ def validate(
     """
     from perfc.fitting.scores import HELD
     from perfc.measurements import read_columns
+    from perfc.tools.calibration import validation_json, validation_text
 
     rows = [read_columns(table) for table in tables]
     for table, found in zip(tables, rows, strict=True):
