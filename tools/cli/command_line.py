@@ -149,7 +149,7 @@ def _meant(verb: str) -> str:
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value:
+    if value and not ctx.resilient_parsing:
         import perfc
 
         print_line(f"perfc {perfc.__version__}")
