@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from perfc.ir.support import told_to
 from perfc.tools.cli.budget_option import budget_option
 from perfc.tools.files import wipe
-from perfc.tools.progress import Progress
+
+if TYPE_CHECKING:
+    from perfc.tools.progress import Progress
 
 _FEW = 10
 """Options that are read at a glance, without groups."""
@@ -25,7 +26,7 @@ _GROUPS: Mapping[str, str] = MappingProxyType(
         "--input-pipeline",
         "Training": "--mode --optimizer --accumulate",
         "Target": "--target --preset --set --ranks --runtime --attention --inputs "
-        "--overheads --device",
+        "--overheads --device --price",
         "Passes": "--pass --pipeline --plugin --verify-each --print-pipeline",
         "Output": "--format --output --quiet --verbose --strict --sensitivity "
         "--metric --where --pareto --best",
@@ -82,6 +83,8 @@ def be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  
 
 def current_progress() -> Progress:
     """Return what tells the user how far the verb is that runs."""
+    from perfc.tools.progress import Progress
+
     return click.get_current_context().find_object(Progress) or Progress()
 
 
@@ -97,6 +100,9 @@ class Verb(_Helped):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; what it counts is told on stderr, unless it is to be quiet."""
+        from perfc.ir.support import told_to
+        from perfc.tools.progress import Progress
+
         ctx.obj = Progress(quiet=ctx.meta.get(_QUIET, False))
         try:
             with told_to(ctx.obj):
