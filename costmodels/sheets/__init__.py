@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.costmodels.sheets.catalog import is_path, system_names, target_names
+    from perfc.costmodels.sheets.catalog import (
+        is_path,
+        system_names,
+        target_aliases,
+        target_names,
+    )
     from perfc.costmodels.sheets.device_names import target_of_device
     from perfc.costmodels.sheets.fit_check import coefficient_problems
     from perfc.costmodels.sheets.host_profile import (
@@ -62,7 +67,12 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "catalog": ("is_path", "system_names", "target_names"),
+            "catalog": (
+                "is_path",
+                "system_names",
+                "target_aliases",
+                "target_names",
+            ),
             "device_names": ("target_of_device",),
             "fit_check": ("coefficient_problems",),
             "host_profile": (
@@ -151,6 +161,7 @@ __all__ = [
     "profile_names",
     "profile_problems",
     "system_names",
+    "target_aliases",
     "target_names",
     "target_of_device",
     "tier_name_problems",

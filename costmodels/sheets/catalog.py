@@ -105,6 +105,11 @@ def system_names() -> list[str]:
     return sorted(path.stem for path in _SYSTEMS.glob(f"*{_SUFFIX}"))
 
 
+def target_aliases() -> list[str]:
+    """Return the other names of built-in targets and systems, sorted."""
+    return sorted({*BUILTIN_ALIASES, *SYSTEM_ALIASES})
+
+
 def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     """Return where a sheet is (for messages) and its content."""
     if is_path(name_or_path):
@@ -189,8 +194,7 @@ def _unknown(name: str) -> str:
     from perfc.costmodels.sheets.nearest_target import nearest_target  # noqa: PLC0415 - for errors only
 
     known, systems = target_names(), system_names()
-    aliases = [*BUILTIN_ALIASES, *SYSTEM_ALIASES]
-    near = nearest_target(name, [*known, *systems, *aliases])
+    near = nearest_target(name, [*known, *systems, *target_aliases()])
     quoted = name if name.isprintable() and name else repr(name)
     if near is not None:
         return f"unknown target {quoted}; did you mean {near}? see `perfc targets`"

@@ -46,8 +46,8 @@ class _Helped(click.Command):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         """Make the command, with the options that all have."""
-        settings = {"help_option_names": ["-h", "--help"]}
-        super().__init__(*given, context_settings=settings, **options)
+        options["context_settings"] = {"help_option_names": ["-h", "--help"]}
+        super().__init__(*given, **options)
 
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter

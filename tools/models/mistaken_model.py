@@ -76,8 +76,8 @@ def file_problem(text: str, known: Sequence[str]) -> str:
     suffix = path.suffix.removeprefix(".")
     if address := _ADDRESS.fullmatch(text):
         hub = _HUB.match(text)
-        told = _hub(hub[1]) if hub else "save the file, and give its path"
-        return f"{text}: perfc loads nothing over {address[1].lower()}; {told}"
+        instead = _hub(hub[1]) if hub else "save the file, and give its path"
+        return f"{text}: perfc loads nothing over {address[1].lower()}; {instead}"
     if _is_hub_name(text):
         return f"{text}: no such file, and perfc loads nothing from a hub; {_hub(text)}"
     if _is_export(path):

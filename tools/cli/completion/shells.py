@@ -17,7 +17,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete
 
 from perfc.ir import PerfcError, UsageError
-from perfc.tools.cli.completed_names import GOES_ON, complete_names
+from perfc.tools.cli.completion.names import GOES_ON, complete_names
 from perfc.tools.files import print_line, write_result
 
 VARIABLE = "_PERFC_COMPLETE"

@@ -65,12 +65,11 @@ def complete_names(command: click.Command) -> None:
 def _targets(text: str) -> Iterator[str]:
     """Yield targets and systems; aliases only where nothing else begins so."""
     from perfc.costmodels import target_names
-    from perfc.costmodels.sheets import system_names
-    from perfc.costmodels.sheets.catalog import BUILTIN_ALIASES, SYSTEM_ALIASES
+    from perfc.costmodels.sheets import system_names, target_aliases
 
     names = [*target_names(), *system_names()]
     if not any(name.startswith(text) for name in names):
-        names = [*BUILTIN_ALIASES, *SYSTEM_ALIASES]
+        names = target_aliases()
     yield from sorted(names)
 
 
@@ -113,13 +112,13 @@ def _presets(text: str) -> Iterator[str]:
 
 
 def _profiles(text: str) -> Iterator[str]:
-    from perfc.costmodels.sheets.host_profile import profile_names
+    from perfc.costmodels.sheets import profile_names
 
     yield from sorted(profile_names())
 
 
 def _fields(text: str) -> Iterator[str]:
-    from perfc.costmodels.sheets.sheet_fields import FIELDS
+    from perfc.costmodels.sheets import FIELDS
 
     yield from sorted(f"{name}=" for name, one in FIELDS.items() if not one.text)
 
