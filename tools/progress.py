@@ -18,13 +18,15 @@ class Progress:
 
     Attributes:
         live: Whether somebody looks at a terminal.
+        logged: Whether a log is told now and then what is counted. It is of verbs that
+            usually take long; the others say nothing where nobody looks.
 
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
         """Begin."""
         self._quiet = quiet
-        self.live = is_terminal() and not quiet
+        self.live, self.logged = is_terminal() and not quiet, False
         self._begun_s = self._told_s = time.monotonic()
         self._what, self._first, self._since_s = "", 0, self._begun_s
         self._step = ""
@@ -44,7 +46,7 @@ class Progress:
             self._what, self._first, self._since_s = what, done, now_s
         if self.live and done == total:
             wipe()
-        elif self._is_due(now_s):
+        elif total > 1 and self._is_due(now_s):
             text = self._counted(done, total, note, now_s)
             rate = self._rate(done, now_s)
             self._tell(f"{text}, {clock((total - done) / rate)} left" if rate else text)
@@ -95,6 +97,8 @@ class Progress:
         return (done - self._first) / passed_s if passed_s else 0.0
 
     def _is_due(self, now_s: float) -> bool:
+        if not self.logged and not self.live:
+            return False
         if self.live and now_s - self._begun_s < _SILENT_S:
             return False
         return now_s - self._told_s >= (_SOON_S if self.live else _EVERY_S)

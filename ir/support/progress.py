@@ -59,7 +59,7 @@ def counted(things: Sequence[_Thing], what: str) -> Iterator[_Thing]:
 
 
 def share_of(what: str) -> Callable[[float], None] | None:
-    """Return what is to be told the share of a thing that is done.
+    """Return a function to call with the share of a thing that is done.
 
     Returns:
         None where nobody looks, so that nothing has to be found out.

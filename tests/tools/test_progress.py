@@ -49,9 +49,10 @@ def test_counts_at_a_terminal(
 def test_counts_in_a_log(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every five seconds a line."""
+    """Every five seconds a line, of verbs that take long."""
     _at([0, 0, 4, 8, 8, 9, 16, 16, 16], monkeypatch, live=False)
     progress = Progress()
+    progress.logged = True
     for done in (0, 1, 2, 3, 4):
         progress.count("plans", done, 5)
     progress.total(4, 5)
@@ -69,6 +70,7 @@ def test_what_goes_on_from_an_earlier_run(
     """What was done before counts for no rate."""
     _at([0, 0, 10, 10], monkeypatch, live=False)
     progress = Progress()
+    progress.logged = True
     progress.count("rows", 500, 1000)
     progress.count("rows", 525, 1000)
 
@@ -116,6 +118,7 @@ def test_quiet(
     for live in (True, False):
         _at(itertools.count(0, 100), monkeypatch, live=live)
         progress = Progress(quiet=True)
+        progress.logged = True
         progress.count("rows", 1, 3)
         progress.count("rows", 2, 3)
         progress.share("reading", 0.5)
@@ -177,14 +180,19 @@ def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verbs_count_what_they_do(
     command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Budgets of a check are counted, but for `-q`."""
-    monkeypatch.setattr("perfc.tools.progress._EVERY_S", -1.0)
+    """At a terminal budgets of a check are counted, but for `-q`; in a log never."""
+    monkeypatch.setattr("perfc.tools.progress._SILENT_S", -1)
+    monkeypatch.setattr("perfc.tools.progress._SOON_S", -1)
     budget = '[[budget]]\nname = "{}"\nmodel = "{}"\nbatch = 8\ntarget = "{}"\n'
     path = tmp_path / "budgets.toml"
     texts = [budget.format(t, SMALL[0], t) + "time_us = 1e9\n" for t in ("t4", "v100")]
     path.write_text("".join(texts), "utf-8")
-    told, quiet = command("check", str(path)), command("check", str(path), "-q")
+    logged = command("check", str(path))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    shown, quiet = command("check", str(path)), command("check", str(path), "-q")
 
-    assert (0, 0) == (told.code, quiet.code)
-    assert "perfc: 1 of 2 budgets; " in told.err
-    assert "" == quiet.err
+    assert (0, 0, 0) == (logged.code, shown.code, quiet.code)
+    assert "\rperfc: 1 of 2 budgets; " in shown.err
+    assert shown.err.endswith("\r\x1b[K")
+    assert ("", "") == (logged.err, quiet.err)

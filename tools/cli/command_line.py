@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 _MODULES = dict.fromkeys(("targets", "ops", "passes", "models"), "lists")
-"""Where a verb is that has no file of its own name."""
+"""Modules of verbs that have no file of their own name."""
 
 _GROUPS = {
     "Predict": {

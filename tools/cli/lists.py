@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 import click
@@ -190,7 +190,7 @@ def _show_memory(name: str, *, as_json: bool) -> None:
     print_line(columns_text([[str(cell) for cell in row] for row in rows]))
 
 
-def _print_json(document: dict[str, object]) -> None:
+def _print_json(document: Mapping[str, object]) -> None:
     write_result(f"{json.dumps(document, indent=2)}\n", None, document=True)
 
 

@@ -369,6 +369,7 @@ def _compare(options: dict[str, Any]) -> Comparison:
     """Price strategies by perfc's own pipeline."""
     from perfc.tools.strategies import compare
 
+    current_progress(logged=True)
     return compare(_question(options))
 
 

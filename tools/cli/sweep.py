@@ -168,7 +168,7 @@ class _Told:
 
     def __init__(self) -> None:
         """Begin."""
-        self._progress = current_progress()
+        self._progress = current_progress(logged=True)
         self._last: Progress | None = None
 
     def __call__(self, now: Progress) -> None:

@@ -81,11 +81,18 @@ def be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  
     return value
 
 
-def current_progress() -> Progress:
-    """Return what tells the user how far the verb is that runs."""
+def current_progress(*, logged: bool = False) -> Progress:
+    """Return the progress of the verb that runs.
+
+    Args:
+        logged: Whether a log is told, too, how many things are done.
+
+    """
     from perfc.tools.progress import Progress
 
-    return click.get_current_context().find_object(Progress) or Progress()
+    progress = click.get_current_context().find_object(Progress) or Progress()
+    progress.logged |= logged
+    return progress
 
 
 class Verb(_Helped):

@@ -121,7 +121,7 @@ def _marked(path: Path) -> list[MarkedStep]:
 
 
 def _reading(path: Path, what: str = "reading") -> Callable[[float], None] | None:
-    """Return what is told which part has been read; None where nobody looks."""
+    """Return a function to tell which part has been read; None where nobody looks."""
     return share_of(f"{what} {path.name}")
 
 

@@ -145,7 +145,7 @@ class _Shell(ShellComplete):
     def get_completions(
         self, args: list[str], incomplete: str
     ) -> list[CompletionItem[str]]:
-        """Return what a word can become, each the whole word."""
+        """Return the candidates for a word, each the whole word."""
         with click.Context(self.cli, info_name="perfc") as ctx:
             assert isinstance(self.cli, click.Group)  # noqa: S101 - all verbs
             for word in args:
