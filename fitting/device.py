@@ -28,6 +28,7 @@ from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 from perfc.fitting.scores import Z90
 from perfc.fitting.shipped_rows import agreed_share, logs_of
+from perfc.ir.support import counted
 from perfc.measurements import fold_of
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -126,7 +127,8 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
     pages: Mapping[str, float] = {}
     to_fit = seen.part(fitted=True)
     whole = [family.whole for family in to_fit.families]
-    for family in sorted(set(whole), key=lambda each: (each.op != _PAGES_OF, each)):
+    in_turn = sorted(set(whole), key=lambda each: (each.op != _PAGES_OF, each))
+    for family in counted(in_turn, "kinds of kernels fitted"):
         rows = to_fit.take(_where(whole, family))
         found = _fits_of_family(family, rows, target, models, pages)
         fits += found
@@ -136,7 +138,7 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
     whole = [family.whole for family in seen.families]
     reports = tuple(
         _report(family, seen.take(_where(whole, family)), target, calibrated, models)
-        for family in sorted(set(whole))
+        for family in counted(sorted(set(whole)), "kinds of kernels compared")
     )
     return DeviceFit(reports, tuple(fits))
 

@@ -38,6 +38,7 @@ from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.observations import LEAST_US
 from perfc.ir import UsageError
+from perfc.ir.support import count_done
 from perfc.measurements import (
     BYTES,
     KERNEL_OPS,
@@ -128,9 +129,12 @@ def score(
     found: dict[GroupKey, list[Predicted]] = {}
     skipped: dict[GroupKey, Counter[str]] = {}
     target_of = functools.cache(known_target)  # of this call: sheets may change
+    done, total = 0, sum(map(len, tables))
     for rows in tables:
         pricer = TablePricer(rows)
         for key, at in groups_of(rows):
+            count_done("rows scored", done, total)
+            done += len(at)
             target = _chosen(key.target, target_of(key.target), targets)
             if target is None and targets is not None:
                 continue

@@ -39,6 +39,10 @@ REMAINING = MappingProxyType(
             {0.03, 30.0},
             "range of sizes of `fitted/intervals.toml`",
         ),
+        "costmodels/sheets/nearest_target.py": (
+            {0.7},
+            "how alike a misspelled name is",
+        ),
         "costmodels/sheets/profile.py": ({64.0}, "what a profile may say"),
         "costmodels/sheets/sheet.py": ({0.4}, "how alike a misspelled name is"),
         "costmodels/sheets/sheet_fields.py": (
@@ -58,7 +62,6 @@ REMAINING = MappingProxyType(
         "tools/cli/calibrate.py": ({1.8}, _DEFAULT),
         "tools/cli/lists.py": ({8e-9}, "bytes a second in Gbit/s"),
         "tools/cli/measure.py": ({5.0}, _DEFAULT),
-        "tools/cli/parallel.py": ({5.0}, "seconds between lines of progress"),
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
         "tools/pages/tables.py": ({0.25, 0.3, 0.6}, _DRAWN),
         "tools/pages/timeline.py": ({0.75}, _DRAWN),

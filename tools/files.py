@@ -33,6 +33,18 @@ _PLAIN = {
 
 _HANDLER = "perfc.plain"
 
+_FORCE, _UNSAID = "CLICOLOR_FORCE", ("", "0")
+
+
+class _Line:
+    """The line of a terminal that stderr is at."""
+
+    shown = False
+    """Whether it holds what is to be written over."""
+
+
+_LINE = _Line()
+
 
 def write_result(
     content: str | bytes, path: Path | None, *, document: bool = False
@@ -43,7 +55,7 @@ def write_result(
         content: Text, or the bytes of a file.
         path: Where to; stdout if None.
         document: Whether the text is a document for programs, which is UTF-8 wherever
-            it goes; other text has the encoding of stdout.
+            it goes; other text has the encoding of stdout, and colours on a terminal.
 
     Raises:
         PerfcError: it cannot be written.
@@ -53,8 +65,11 @@ def write_result(
         support.write_file(path, content)
         return
     stream = _stdout()
+    wipe()
     if isinstance(content, str):
         content = printable(content)
+        if not document and has_colours(stream):
+            content = _coloured(content)
         if document and codecs.lookup(stream.encoding or "utf-8").name != "utf-8":
             content = content.encode()
     try:
@@ -78,17 +93,45 @@ def print_line(text: str = "") -> None:
 
 def tell(text: str) -> None:
     """Write a line to stderr; if there is no stderr, nobody wants to know."""
-    _to_stderr(f"{printable(text)}\n")
+    wipe()
+    line = printable(text)
+    _to_stderr(f"{_coloured(line) if has_colours(sys.stderr) else line}\n")
 
 
 def overwrite(text: str) -> None:
-    """Write over the line of a terminal that stderr is at."""
-    _to_stderr(f"\r{printable(text)}\x1b[K")
+    """Write over the line of a terminal that stderr is at, as much as it has room for.
+
+    What is written next, to stdout too, takes its place.
+    """
+    _to_stderr(f"\r{printable(text)[: _columns()]}\x1b[K")
+    _LINE.shown = bool(text)
+
+
+def wipe() -> None:
+    """Clear the line of a terminal that was written over."""
+    if _LINE.shown:
+        overwrite("")
 
 
 def is_terminal() -> bool:
-    """Whether somebody looks at stderr."""
-    return sys.stderr is not None and sys.stderr.isatty()
+    """Whether somebody looks at stderr, and its lines can be written over."""
+    stderr, dumb = sys.stderr, os.environ.get("TERM") == "dumb"
+    return stderr is not None and stderr.isatty() and not dumb
+
+
+def has_colours(stream: TextIO | None) -> bool:
+    """Whether text that goes there is coloured.
+
+    It is on a terminal that knows colours. The environment can say otherwise:
+    `NO_COLOR` no, else `FORCE_COLOR` or `CLICOLOR_FORCE` yes, if they are not empty (0
+    forces nothing).
+    """
+    known = os.environ.get
+    if stream is None or known("NO_COLOR"):
+        return False
+    if known("FORCE_COLOR", "0") not in _UNSAID or known(_FORCE, "0") not in _UNSAID:
+        return True
+    return known("TERM") != "dumb" and stream.isatty()
 
 
 def finish() -> None:
@@ -117,6 +160,19 @@ def give_up_stdout() -> None:
     """Send what is left of stdout nowhere: Python would fail over it at its end."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _columns() -> int | None:
+    """Return how many letters a line of the terminal has room for; None if unknown."""
+    with suppress(OSError, ValueError):
+        return max(0, os.get_terminal_size(sys.stderr.fileno()).columns - 1) or None
+    return None
+
+
+def _coloured(text: str) -> str:
+    from perfc.tools.colours import coloured
+
+    return coloured(text)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

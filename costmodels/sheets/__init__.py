@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.costmodels.sheets.catalog import is_path, system_names, target_names
+    from perfc.costmodels.sheets.catalog import (
+        is_path,
+        system_names,
+        target_aliases,
+        target_names,
+    )
     from perfc.costmodels.sheets.device_names import target_of_device
     from perfc.costmodels.sheets.fit_check import coefficient_problems
     from perfc.costmodels.sheets.host_profile import (
@@ -76,7 +81,12 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "catalog": ("is_path", "system_names", "target_names"),
+            "catalog": (
+                "is_path",
+                "system_names",
+                "target_aliases",
+                "target_names",
+            ),
             "device_names": ("target_of_device",),
             "fit_check": ("coefficient_problems",),
             "host_section": ("host_problems", "host_resources", "node_power"),
@@ -178,6 +188,7 @@ __all__ = [
     "profile_problems",
     "system_names",
     "system_of",
+    "target_aliases",
     "target_names",
     "target_of_device",
     "tier_name_problems",

@@ -6,7 +6,6 @@ or a callable that returns one of them.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -106,6 +105,11 @@ def system_names() -> list[str]:
     return sorted(path.stem for path in _SYSTEMS.glob(f"*{_SUFFIX}"))
 
 
+def target_aliases() -> list[str]:
+    """Return the other names of built-in targets and systems, sorted."""
+    return sorted({*BUILTIN_ALIASES, *SYSTEM_ALIASES})
+
+
 def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
     """Return where a sheet is (for messages) and its content."""
     if is_path(name_or_path):
@@ -187,15 +191,14 @@ def _plain_tables(
 
 
 def _unknown(name: str) -> str:
-    known = sorted(_builtin_names())
-    systems = system_names()
-    guesses = [*known, *BUILTIN_ALIASES, *systems, *SYSTEM_ALIASES]
-    near = difflib.get_close_matches(name.lower(), guesses, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    plugins = "".join(f", {plugin}" for plugin in sorted(plugin_names(TARGETS)))
+    from perfc.costmodels.sheets.nearest_target import nearest_target  # noqa: PLC0415 - for errors only
+
+    known, systems = target_names(), system_names()
+    near = nearest_target(name, [*known, *systems, *target_aliases()])
     quoted = name if name.isprintable() and name else repr(name)
+    if near is not None:
+        return f"unknown target {quoted}; did you mean {near}? see `perfc targets`"
     return (
-        f"unknown target {quoted}; {hint}known targets: {', '.join(known)}{plugins}; "
-        f"systems: {', '.join(systems)}; "
-        "or the path of a .toml sheet"
+        f"unknown target {quoted}; known targets: {', '.join(known)}; systems: "
+        f"{', '.join(systems)}; or the path of a .toml sheet"
     )

@@ -48,7 +48,8 @@ def build_workload(text: str) -> Program:
     workload = WORKLOADS.get(name)
     if workload is None:
         close = difflib.get_close_matches(name, WORKLOADS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see `perfc models`"
+        others = "see `perfc models`, or give a model file or FILE.py:NAME"
+        hint = f"did you mean {close[0]!r}?" if close else others
         msg = f"no file and no built-in workload {name!r}; {hint}"
         raise UsageError(msg)
     return workload.build(options)

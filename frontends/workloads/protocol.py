@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -102,8 +103,10 @@ class Workload:
         for item in filter(None, _BETWEEN.split(options)):
             key, equals, text = item.partition("=")
             if not equals or key not in values:
+                near = difflib.get_close_matches(key, values, n=1)
+                hint = f"did you mean {near[0]!r}? " if near and equals else ""
                 msg = f"workload {self.name!r} has no parameter {item!r}; "
-                msg += f"it has {self.usage}"
+                msg += f"{hint}it has {self.usage}"
                 raise UsageError(msg)
             if key in given:
                 msg = f"parameter {key} of {self.name!r} is given twice"

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         plugin_names,
         register_plugin,
     )
+    from perfc.ir.support.progress import count_done, counted, share_of, told_to
     from perfc.ir.support.quoting import (
         PLAIN_NAME,
         PLAIN_SYMBOL,
@@ -122,6 +123,7 @@ else:
                 "plugin_names",
                 "register_plugin",
             ),
+            "progress": ("count_done", "counted", "share_of", "told_to"),
             "quoting": (
                 "PLAIN_NAME",
                 "PLAIN_SYMBOL",
@@ -164,6 +166,8 @@ __all__ = [
     "VerifyError",
     "brief",
     "budget",
+    "count_done",
+    "counted",
     "damage_as",
     "entry_points",
     "is_built_in",
@@ -187,8 +191,10 @@ __all__ = [
     "read_unpacked",
     "read_whole",
     "register_plugin",
+    "share_of",
     "spend",
     "symbol_text",
+    "told_to",
     "unquote",
     "word_text",
     "write_file",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
 
 from perfc.ir import PerfcError, spend
-from perfc.ir.support import brief
+from perfc.ir.support import brief, count_done, counted
 from perfc.planning.plans import is_less, ranking
 from perfc.planning.strategies.price import Objective, StrategyBound, StrategyPrice
 from perfc.planning.strategies.space import Refused
@@ -109,7 +109,6 @@ class Search:
             out what takes more memory than there is, or more than the best has, at
             least: what is best is the same. One of each family is priced all the same.
         limit: How many to price; None for no limit.
-        progress: Is told in words how far it is.
 
     """
 
@@ -117,7 +116,6 @@ class Search:
     objective: Objective
     method: str = FAST
     limit: int | None = None
-    progress: Callable[[str], None] = lambda _: None
 
     def run(
         self,
@@ -156,8 +154,8 @@ class Search:
 
         def done(strategy: Strategy) -> None:
             del waiting[strategy]
-            count = len(found.priced)
-            self.progress(f"priced {count} of {count + len(waiting)} strategies")
+            priced = len(found.priced)
+            count_done("strategies priced", priced, priced + len(waiting))
 
         for strategy in asked:
             self._price(found, strategy)
@@ -181,12 +179,11 @@ class Search:
         self, found: Findings, strategies: Sequence[Strategy]
     ) -> Iterator[tuple[Strategy, StrategyBound]]:
         """Yield bounds; what has none is refused."""
-        for number, strategy in enumerate(strategies, start=1):
+        for strategy in counted(strategies, "strategies bounded"):
             try:
                 yield strategy, self.pricer.bound(strategy)
             except PerfcError as error:
                 _refuse(found, strategy, error)
-            self.progress(f"bounds of {number} of {len(strategies)} strategies")
 
     def _ordered(self, listed: Sequence[_Bounded]) -> list[_Bounded]:
         """Return strategies, those that could be best first."""

@@ -81,7 +81,7 @@ def comparison() -> Comparison:
         ranks=(2,),
         method="fast",
     )
-    return compare(question, lambda _: None)
+    return compare(question)
 
 
 def madmax() -> MadMaxComparison:

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels import load_target
 from perfc.ir import Diagnostic, PerfcError
-from perfc.ir.support import brief, write_file
+from perfc.ir.support import brief, counted, write_file
 from perfc.tools.analysis import report_on
 from perfc.tools.checks.budget_file import Budget
 from perfc.tools.diffs import diff
@@ -165,7 +165,7 @@ def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Chec
     """
     loaded: dict[str, Request] = {}
     reports: list[Report] = []
-    for one in budgets:
+    for one in counted(budgets, "budgets"):
         try:
             reports.append(_report(one.request, loaded))
         except PerfcError as error:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.passes.instruments import Timing, VerifyEach
-from perfc.tools.analysis import report_on, run_of
+from perfc.ir.support import counted
 from perfc.tools.cli.arguments import (
     debug_option,
     log_timing,
@@ -23,10 +22,13 @@ from perfc.tools.cli.arguments import (
     timing_option,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
-from perfc.tools.models import load_request
-from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
+from perfc.tools.reports import find_exporter
 from perfc.tools.request import Request
+
+if TYPE_CHECKING:
+    from perfc.tools.reports import Report
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
@@ -37,7 +39,7 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
 )
 @click.argument("model")
 @request_option("target", required=False)
@@ -118,10 +120,16 @@ def analyze(model: str, **options: Any) -> int:
 
 def _pipeline(asked: Request) -> str:
     """Return the passes that would run: the same for all targets."""
+    from perfc.tools.analysis import run_of
+
     return f"{run_of(asked).pipeline}\n"
 
 
 def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[Report]:
+    from perfc.passes.instruments import Timing, VerifyEach
+    from perfc.tools.analysis import report_on
+    from perfc.tools.models import load_request
+
     timing = Timing()
     verified = [VerifyEach()] if options["verify_each"] else []
     targets = [load_target(str(one.target), one.overrides) for one in asked]
@@ -129,10 +137,11 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
     loaded = attrs.evolve(load_request(first), overrides={})
     reports = [
         report_on(attrs.evolve(loaded, target=target, remarks=one.remarks))
-        for one, target in zip(asked, targets, strict=True)
+        for one, target in counted([*zip(asked, targets, strict=True)], "targets")
     ]
     if options["sensitivity"]:
-        reports = [*map(_with_sensitivity, reports, asked)]
+        found = counted([*zip(reports, asked, strict=True)], "sensitivities")
+        reports = [_with_sensitivity(report, one) for report, one in found]
     if options["verbose"]:
         log_timing(timing)
     return reports
@@ -145,6 +154,8 @@ def _with_sensitivity(report: Report, asked: Request) -> Report:
 
 
 def _exit_code(reports: Sequence[Report]) -> int:
+    from perfc.tools.reports import OUT_OF_MEMORY
+
     codes = {d.code for report in reports for d in report.diagnostics}
     if any(report.coverage["unknown_ops"] for report in reports):
         return EXIT_NOT_MODELLED

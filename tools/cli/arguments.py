@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from perfc.ir import UsageError
+from perfc.tools.cli.verb import be_quiet
 from perfc.tools.files import tell
 from perfc.tools.given import MAX_DIM, read_prune
 from perfc.tools.option import Option
@@ -245,9 +246,19 @@ timing_option = click.option(
 """What passes take."""
 
 
-def quiet_option(what: str = "No progress on stderr.") -> Callable[[_Verb], _Verb]:
-    """Return the option that lets a verb say less."""
-    return click.option("-q", "--quiet", is_flag=True, help=what)
+def quiet_option(
+    what: str = "No progress on stderr.", *, told: bool = True
+) -> Callable[[_Verb], _Verb]:
+    """Return the option that lets a verb say less.
+
+    Args:
+        what: What is not said.
+        told: Whether the verb is told, as `quiet`, for what is not progress.
+
+    """
+    return click.option(
+        "-q", "--quiet", is_flag=True, expose_value=told, callback=be_quiet, help=what
+    )
 
 
 def output_option(

@@ -16,17 +16,8 @@ from perfc.ir.support import BUDGETS, BudgetError, budget, parse_budgets, raise_
 _NAME = "--budget"
 
 
-def add_budget_option(command: click.Command) -> click.Command:
-    """Give a verb and the verbs under it the option; return the verb."""
-    if isinstance(command, click.Group):
-        for inner in command.commands.values():
-            add_budget_option(inner)
-    elif all(_NAME not in parameter.opts for parameter in command.params):
-        command.params.append(_option())
-    return command
-
-
-def _option() -> click.Option:
+def budget_option() -> click.Option:
+    """Return the option, for a verb of its own."""
     return click.Option(
         [_NAME, "budgets"],
         multiple=True,

@@ -5,32 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfc.costmodels.sheets import profile_problems
-from perfc.fitting.profile_file import profile_text
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import write_file
-from perfc.measurements import (
-    MEASUREMENTS,
-    TEST,
-    WORKLOADS,
-    Measurement,
-    is_nccl_log,
-    read_nccl_log,
-    read_rows,
-    read_usable_rows,
-)
-from perfc.measurements.table import holds
-from perfc.tools.calibration import (
-    calibrate_networks,
-    calibrate_rows,
-    head_of,
-    network_summary,
-    profile_of,
-    summary,
-)
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -43,14 +24,18 @@ from perfc.tools.cli.output_options import (
     minutes_option,
     steps_option,
 )
-from perfc.tools.files import print_line, tell
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import print_line
 from perfc.tools.models import start_torch
+
+if TYPE_CHECKING:
+    from perfc.measurements import Measurement
 
 _SUFFIX = ".toml"
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
 )
 @device_option("What to measure, or whose rows --from has; without --from: cpu.")
@@ -90,7 +75,7 @@ _SUFFIX = ".toml"
     metavar="N",
     help="Measure other shapes than those of every calibration, to check one with.",
 )
-@quiet_option("Print no errors of the fit.")
+@quiet_option("No progress on stderr, no errors of the fit on stdout.")
 @debug_option
 def calibrate(
     *,
@@ -113,6 +98,10 @@ def calibrate(
     nccl-tests collectives are. From whole networks (perfc.workloads/1) come a factor
     for each op and the memory that libraries hold.
     """
+    from perfc.measurements import WORKLOADS, is_nccl_log
+    from perfc.measurements.table import holds
+    from perfc.tools.calibration import calibrate_rows, profile_of, summary
+
     _check_options(output, tables, keep, seed)
     traces = _all_or_none(tables, "traces", lambda path: ".json" in path.suffixes)
     networks = _all_or_none(
@@ -204,6 +193,13 @@ def _read_all(
     paths: Sequence[Path], target: str | None
 ) -> tuple[list[Measurement], Counter[str]]:
     """Return the rows of all files, and how many cannot be read, by reason."""
+    from perfc.measurements import (
+        MEASUREMENTS,
+        is_nccl_log,
+        read_nccl_log,
+        read_usable_rows,
+    )
+
     rows: list[Measurement] = []
     unread: Counter[str] = Counter()
     for path in paths:
@@ -229,6 +225,10 @@ def _from_traces(
 
 def _from_networks(paths: Sequence[Path], output: Path) -> tuple[str, list[str]]:
     """Return the profile that measured networks say, and what to print."""
+    from perfc.fitting.profile_file import profile_text
+    from perfc.measurements import TEST, WORKLOADS, read_rows
+    from perfc.tools.calibration import calibrate_networks, head_of, network_summary
+
     rows = [row for path in paths for row in read_rows(path, WORKLOADS)]
     found = calibrate_networks(rows)
     head = head_of(output, [row.source for row in rows if row.split != TEST])
@@ -254,8 +254,6 @@ def _measured(
     from perfc.measure.for_fit import measure_for_fit
 
     chosen = SEED if seed is None else seed
-    return measure_for_fit(device, seconds, keep, say=_say, seed=chosen)
-
-
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
+    return measure_for_fit(
+        device, seconds, keep, say=current_progress().line, seed=chosen
+    )

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from perfc.tools.cli.arguments import debug_option, output_option
+from perfc.tools.cli.arguments import debug_option, output_option, quiet_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc check budgets.toml",
 )
 @click.argument("file", type=click.Path(path_type=Path), metavar="BUDGETS")
@@ -26,6 +27,7 @@ from perfc.tools.files import write_result
     show_default=True,
 )
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def check(*, file: Path, update: bool, form: str, output: Path | None) -> int:
     """Predict the models of BUDGETS, and fail where a limit is broken.

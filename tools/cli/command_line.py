@@ -21,6 +21,7 @@ import threading
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -28,7 +29,8 @@ import click
 
 from perfc.ir import PerfcError
 from perfc.ir.support import paused_collector, printable
-from perfc.tools.cli.budget_option import TimeIsUpError, add_budget_option, stop_clock
+from perfc.tools.cli.budget_option import TimeIsUpError, stop_clock
+from perfc.tools.cli.verb import VerbGroup
 from perfc.tools.files import (
     finish,
     give_up_stdout,
@@ -42,51 +44,45 @@ from perfc.tools.files import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_VERBS = {
-    "analyze": "perfc.tools.cli.analyze:analyze",
-    "validate": "perfc.tools.cli.validate:validate",
-    "opt": "perfc.tools.cli.opt:opt",
-    "measure": "perfc.tools.cli.measure:measure",
-    "calibrate": "perfc.tools.cli.calibrate:calibrate",
-    "replay": "perfc.tools.cli.replay:replay",
-    "rescale": "perfc.tools.cli.rescale:rescale",
-    "parallel": "perfc.tools.cli.parallel:parallel",
-    "shard": "perfc.tools.cli.shard:shard",
-    "place": "perfc.tools.cli.place:place",
-    "quantize": "perfc.tools.cli.quantize:quantize",
-    "dedup": "perfc.tools.cli.dedup:dedup",
-    "sweep": "perfc.tools.cli.sweep:sweep",
-    "diff": "perfc.tools.cli.diff:diff",
-    "check": "perfc.tools.cli.check:check",
-    "locality": "perfc.tools.cli.locality:locality",
-    "targets": "perfc.tools.cli.lists:targets",
-    "ops": "perfc.tools.cli.lists:ops",
-    "passes": "perfc.tools.cli.lists:passes",
-    "models": "perfc.tools.cli.lists:models",
+_MODULES = dict.fromkeys(("targets", "ops", "passes", "models"), "lists")
+"""Modules of verbs that have no file of their own name."""
+
+_GROUPS = {
+    "Predict": {
+        "analyze": "Predict the time of one iteration of a model on a target.",
+        "sweep": "Price many configurations of a model, in parallel.",
+        "replay": "Run measured traces again; say what hosts and devices did.",
+        "rescale": "Predict another GPU from a trace of one you own.",
+    },
+    "Compare and check": {
+        "diff": "Say why one report is slower than another.",
+        "check": "Hold predictions against budgets, to fail a build.",
+        "validate": "Score the cost models against measured rows.",
+    },
+    "Plan": {
+        "parallel": "Compare ways to spread a model over many GPUs.",
+        "shard": "Find where embedding tables go on many GPUs.",
+        "place": "Find in which tiers of memory embedding tables lie.",
+        "quantize": "Price tables and linear layers in fewer bits, or choose which.",
+        "dedup": "Say what deduplicated lookups of sessions gain.",
+    },
+    "Measure and calibrate": {
+        "measure": "Run for real on this machine and write measured rows.",
+        "calibrate": "Fit a profile from measured rows or traces.",
+        "locality": "Say how popular the rows of embedding tables are, from a trace.",
+    },
+    "Inspect": {
+        "opt": "Run passes on perfc assembly and print the result.",
+        "targets": "List targets; `targets show T` prints every field of one.",
+        "ops": "List the ops perfc knows.",
+        "passes": "List the passes and the facts they need and provide.",
+        "models": "List the built-in workloads.",
+    },
 }
-_SUMMARIES = {
-    "analyze": "Predict the time of one iteration of a model on a target.",
-    "validate": "Score the cost models against measured rows.",
-    "opt": "Run passes on perfc assembly and print the result.",
-    "measure": "Run for real on this machine and write measured rows.",
-    "calibrate": "Fit a profile from measured rows or traces.",
-    "replay": "Run measured traces again, and say what their hosts and devices did.",
-    "rescale": "Predict another GPU from a trace of one you own.",
-    "parallel": "Compare ways to spread a model over many GPUs.",
-    "shard": "Find where embedding tables go on many GPUs.",
-    "place": "Find in which tiers of memory embedding tables lie.",
-    "quantize": "Price tables and linear layers in fewer bits, or choose which.",
-    "dedup": "Say what deduplicated lookups of sessions gain.",
-    "sweep": "Price many configurations of a model, in parallel.",
-    "diff": "Say why one report is slower than another.",
-    "check": "Hold predictions against budgets, to fail a build.",
-    "locality": "Say how popular the rows of embedding tables are, from a trace.",
-    "targets": "List targets; `targets show T` prints every field of one.",
-    "ops": "List the ops perfc knows.",
-    "passes": "List the passes and the facts they need and provide.",
-    "models": "List the built-in workloads.",
-}
-_LISTED = ", ".join(_VERBS)
+"""What each verb does, under headings of what it is for."""
+
+_SUMMARIES = {name: text for verbs in _GROUPS.values() for name, text in verbs.items()}
+_LISTED = ", ".join(_SUMMARIES)
 _USAGE = 2
 _ENDED = 128
 """What a shell adds to the number of a signal."""
@@ -97,27 +93,28 @@ _ENDING = ("SIGTERM", "SIGHUP")
 """Signals that would end the process as it stands, with files half written."""
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(VerbGroup):
     """Imports a verb when it is asked for, so that `perfc --help` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(_SUMMARIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in _SUMMARIES:
             return None
-        module, _, attribute = _VERBS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        home = _MODULES.get(cmd_name, cmd_name)
+        module = importlib.import_module(f"perfc.tools.cli.{home}")
+        command = getattr(module, cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(cmd_name)
-        return add_budget_option(command)
+        return command
 
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        verbs = [name for name in _VERBS if name.startswith(incomplete)]
+        verbs = [name for name in _SUMMARIES if name.startswith(incomplete)]
         found = [CompletionItem(name, help=_SUMMARIES[name]) for name in verbs]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -125,21 +122,34 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in _VERBS and not ctx.resilient_parsing:
-            close = difflib.get_close_matches(verb, _VERBS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"verbs: {_LISTED}"
-            ctx.fail(f"no verb {verb!r}; {hint}")
+        if verb not in _SUMMARIES and not ctx.resilient_parsing:
+            ctx.fail(f"no verb {verb!r}; {_meant(verb)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(_SUMMARIES.items()))
+        widest = max(map(len, _SUMMARIES))
+        for heading, verbs in _GROUPS.items():
+            with formatter.section(heading):
+                rows = [(f"{name:<{widest}}", text) for name, text in verbs.items()]
+                formatter.write_dl(rows)
+
+
+def _meant(verb: str) -> str:
+    """Say which verb was meant by what is none: another one, or that of a model."""
+    close = difflib.get_close_matches(verb, _SUMMARIES, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    from perfc.frontends import WORKLOADS
+
+    if verb.partition(":")[0] in WORKLOADS or Path(verb.partition(":")[0]).is_file():
+        return f"did you mean `perfc analyze {verb}`?"
+    return f"verbs: {_LISTED}"
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
-    if value:
+    if value and not ctx.resilient_parsing:
         import perfc
 
         print_line(f"perfc {perfc.__version__}")
@@ -151,7 +161,6 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
     subcommand_metavar="VERB [ARGS]...",
     invoke_without_command=True,
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version",

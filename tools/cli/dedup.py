@@ -20,7 +20,8 @@ from perfc.tools.cli.arguments import (
     request_options,
 )
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.files import tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.reports import RESULT_FORMATS, format_result
 from perfc.tools.request import TRAINING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc dedup dlrm-ddp --session 9 --stay '*=1' --target t4 "
     "--batch 8",
 )
@@ -98,7 +99,7 @@ def dedup(model: str, **options: Any) -> int:
     from perfc.tools.dedup import dedup_page
 
     question = _question(model, options)
-    say = _silent if options["quiet"] else _say
+    say = current_progress().step
     found = run(question, say=say)
     form = options["form"]
     is_page = form == "html"
@@ -142,11 +143,3 @@ def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
         measure=None if measure is None else str(measure),
         session_key=options["session_key"] or "",
     )
-
-
-def _say(text: str) -> None:
-    tell(f"perfc: {text}")
-
-
-def _silent(text: str) -> None:
-    """Say nothing."""

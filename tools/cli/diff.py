@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from perfc.tools.cli.arguments import debug_option, output_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc diff base.json head.json --by module",
 )
 @click.argument("base", type=click.Path(path_type=Path))

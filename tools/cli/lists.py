@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 import click
@@ -34,11 +34,11 @@ from perfc.tools.cli.target_constants import (
     constants_text,
     target_json,
 )
+from perfc.tools.cli.verb import Verb, VerbGroup
 from perfc.tools.files import print_line, tell, write_result
 from perfc.tools.presets import PRESET_SCHEMA, Preset, load_preset
 from perfc.tools.reports import columns_text
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _PARAMETERS_WIDTH = 74
 MEMORY_SCHEMA = "perfc.memory/1"
 
@@ -56,7 +56,7 @@ def _usable(
 
 @click.group(
     invoke_without_command=True,
-    context_settings=_HELP,
+    cls=VerbGroup,
     epilog="Example: perfc targets show a100",
 )
 @click.option("--presets", is_flag=True, help="List presets instead.")
@@ -129,9 +129,7 @@ def _memory_row(name: str) -> tuple[str, ...]:
     )
 
 
-@targets.command(
-    "show", epilog="Example: perfc targets show a100", context_settings=_HELP
-)
+@targets.command("show", epilog="Example: perfc targets show a100")
 @click.argument("target")
 @click.option(
     "--constants",
@@ -176,7 +174,7 @@ def _show_preset(preset: Preset, *, as_json: bool) -> None:
     if as_json:
         lines = [attrs.asdict(line) for line in preset.lines]
         told = {"name": preset.name, "summary": preset.summary, "lines": lines}
-        print_line(json.dumps({"schema": PRESET_SCHEMA, **told}, indent=2))
+        _print_json({"schema": PRESET_SCHEMA, **told})
         return
     print_line(f"{preset.name}   {preset.summary}")
     print_line(columns_text([[n.key, n.text, n.source] for n in preset.lines]))
@@ -186,10 +184,14 @@ def _show_memory(name: str, *, as_json: bool) -> None:
     rows, memory = describe_memory(name), load_memory(name).device
     if as_json:
         document = {"schema": MEMORY_SCHEMA, "name": memory, "fields": _named(rows)}
-        write_result(json.dumps(document, indent=2), None, document=True)
+        _print_json(document)
         return
     print_line(memory)
     print_line(columns_text([[str(cell) for cell in row] for row in rows]))
+
+
+def _print_json(document: Mapping[str, object]) -> None:
+    write_result(f"{json.dumps(document, indent=2)}\n", None, document=True)
 
 
 def _fields_json(target: Target, name: str) -> dict[str, object]:
@@ -201,7 +203,7 @@ def _named(rows: Iterable[tuple[object, ...]]) -> list[dict[str, object]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@click.command(epilog="Example: perfc ops --kernels", context_settings=_HELP)
+@click.command(epilog="Example: perfc ops --kernels", cls=Verb)
 @click.option(
     "--kernels",
     is_flag=True,
@@ -214,15 +216,18 @@ def ops(*, kernels: bool, format_: str) -> None:
     """List the ops of perfc's vocabulary, or the kernels."""
     as_json = format_ == "json"
     if kernels:
-        print_line(kernels_json() if as_json else kernels_table())
+        text = kernels_json() if as_json else kernels_table()
+        write_result(f"{text}\n", None, document=as_json)
         return
     rows = [(op.name, op.summary) for op in sorted(BUILTIN_OPS, key=lambda o: o.name)]
     listed = [{"name": name, "summary": summary} for name, summary in rows]
-    document = {"schema": "perfc.ops/1", "ops": listed}
-    print_line(json.dumps(document, indent=2) if as_json else columns_text(rows))
+    if as_json:
+        _print_json({"schema": "perfc.ops/1", "ops": listed})
+    else:
+        print_line(columns_text(rows))
 
 
-@click.command(epilog="Example: perfc passes", context_settings=_HELP)
+@click.command(epilog="Example: perfc passes", cls=Verb)
 @plugin_option
 @debug_option
 def passes() -> None:
@@ -242,7 +247,7 @@ def _pass_row(name: str) -> tuple[str, ...]:
     )
 
 
-@click.command(epilog="Example: perfc models", context_settings=_HELP)
+@click.command(epilog="Example: perfc models", cls=Verb)
 @debug_option
 def models() -> None:
     """List the built-in workloads and their parameters."""

@@ -9,13 +9,14 @@ import click
 from perfc.ir import UsageError
 from perfc.tools.cli.arguments import debug_option, output_option, request_option
 from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 _SAMPLE = 2_000_000
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc locality indices.npz --target a100 -o popularity.json",
 )
 @click.argument("trace", metavar="TRACE", type=click.Path(path_type=Path))
@@ -102,7 +103,9 @@ def locality(
     tables = localities(read_index_trace(trace), question)
     if output is not None:
         write_result(popularity_json(tables), output)
-    write_result((locality_json if format_ == "json" else locality_text)(tables), None)
+    as_json = format_ == "json"
+    write = locality_json if as_json else locality_text
+    write_result(write(tables), None, document=as_json)
     return 0
 
 

@@ -16,8 +16,8 @@ from perfc.tools.cli.arguments import (
     request_option,
 )
 from perfc.tools.cli.output_options import device_option, minutes_option
-from perfc.tools.files import tell
-from perfc.tools.models import check_mode, start_torch
+from perfc.tools.cli.verb import VerbGroup, current_progress
+from perfc.tools.models import start_torch
 from perfc.tools.request import INFERENCE, TRAINING
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 ATTENTION = ("auto", "flash", "efficient", "cudnn", "math")
 
-_HELP = {"help_option_names": ["-h", "--help"]}
 _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
 
 _DEVICE = device_option(
@@ -38,12 +37,12 @@ _OUTPUT = output_option(
 )
 
 
-@click.group(context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+@click.group(cls=VerbGroup, epilog=f"Example: {_EXAMPLE}")
 def measure() -> None:
     """Run for real on this machine, and write rows that perfc can be checked with."""
 
 
-@measure.command("kernels", context_settings=_HELP, epilog=f"Example: {_EXAMPLE}")
+@measure.command("kernels", epilog=f"Example: {_EXAMPLE}")
 @_DEVICE
 @click.option(
     "--suite",
@@ -82,13 +81,12 @@ def kernels(
     from perfc.measure.kernel_run import KernelRun
 
     run = KernelRun(open_device(device), suite, output, ops=ops)
-    run.measure(minutes * 60, say=_silent if quiet else _say)
+    run.measure(minutes * 60, say=current_progress().line)
     return 0
 
 
 @measure.command(
     "overheads",
-    context_settings=_HELP,
     epilog="Example: perfc measure overheads --device cpu -o host.csv",
 )
 @_DEVICE
@@ -106,13 +104,12 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
     from perfc.measure.device import open_device
     from perfc.measure.host import OverheadRun
 
-    OverheadRun(open_device(device), output).measure(_silent if quiet else _say)
+    OverheadRun(open_device(device), output).measure(current_progress().line)
     return 0
 
 
 @measure.command(
     "workload",
-    context_settings=_HELP,
     epilog="Example: perfc measure workload dlrm-ddp:rows=1000 --device cpu "
     "--batch 128 --mode training -o rows.csv",
 )
@@ -181,6 +178,8 @@ def workload(model: str, **options: Any) -> int:
     are timed before any is profiled, for the profiler slows what follows it.
     """
     if options["optimizer"] is not None and TRAINING not in options["mode"]:
+        from perfc.tools.models import check_mode
+
         check_mode(INFERENCE, options["optimizer"])
     start_torch()
     from perfc.measure.device import open_device
@@ -197,7 +196,7 @@ def workload(model: str, **options: Any) -> int:
     settings = _settings(options)
     if options["trace"] is not None:
         run.keep = _writer_of(options["trace"], several=len(settings) > 1)
-    run.measure(settings, say=_silent if options["quiet"] else _say)
+    run.measure(settings, say=current_progress().line)
     return 0
 
 
@@ -231,11 +230,3 @@ def _settings(options: dict[str, Any]) -> list[Setting]:
         for mode in options["mode"]
         for runtime in options["runtime"]
     ]
-
-
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
-
-
-def _silent(line: str) -> None:
-    pass

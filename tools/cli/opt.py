@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfc.costmodels import load_target
 from perfc.ir import Program
 from perfc.ir.annotations import Scenario
-from perfc.passes import PassManager
-from perfc.passes.instruments import DumpDir, Instrument, Reproducer, Timing, VerifyEach
 from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
 from perfc.tools.cli.arguments import (
     debug_option,
@@ -21,15 +20,17 @@ from perfc.tools.cli.arguments import (
     timing_option,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
-from perfc.tools.models import is_factory, read_program, read_torch
-from perfc.tools.reports import print_analysis
 from perfc.tools.request import INFERENCE
+
+if TYPE_CHECKING:
+    from perfc.passes.instruments import Instrument
 
 
 @click.command(
     epilog="Example: perfc opt -p shape-inference,fold-shapes dlrm-ddp",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
 )
 @click.argument("file")
 @click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")
@@ -68,6 +69,10 @@ def opt(
     FILE is perfc assembly or any model `perfc analyze` reads; the graph is
     verified after every pass.
     """
+    from perfc.passes import PassManager
+    from perfc.passes.instruments import DumpDir, Reproducer, Timing, VerifyEach
+    from perfc.tools.reports import print_analysis
+
     passes = parse_pipeline(pipeline)
     program = _read(file).bind(integers(dims, "--dim"))
     timing = Timing()
@@ -96,6 +101,8 @@ def opt(
 
 def _read(file: str) -> Program:
     """Read a file, a workload, or what a function of a Python file makes."""
+    from perfc.tools.models import is_factory, read_program, read_torch
+
     if is_factory(file):
         return read_torch(file, mode=INFERENCE, optimizer=None)
     return read_program(file)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
 from perfc.ir import PerfcError, UsageError
-from perfc.planning.strategies import FAST, METHODS, OBJECTIVES
 from perfc.tools.cli.arguments import (
     counts,
     debug_option,
@@ -22,7 +20,8 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.files import is_terminal, overwrite, tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from perfc.tools.strategies import Comparison, MadMaxComparison
 
 EXIT_INTERRUPTED = 130
+_METHODS = ("fast", "all")
+_OBJECTIVES = ("throughput", "memory", "price")
+"""What planning has; that is loaded where something is planned."""
 _SAMPLES = 512
 """Samples of one GPU in most of the studies."""
-
-_EVERY_S = 5.0
-"""How often a log is told how far it is; a terminal always is."""
 
 _OF_COMPAT = frozenset(
     {"model", "target", "ranks", "batch", "mode", "texts", "compat", "format_"}
@@ -56,7 +55,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc parallel gpt2 --target dgx-h100 --ranks 16 --batch 256 "
     "--dtype amp-bf16 --optimizer adamw",
 )
@@ -99,9 +98,9 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 @click.option(
     "--search",
     "method",
-    type=click.Choice(METHODS),
+    type=click.Choice(_METHODS),
     is_flag=False,
-    flag_value=FAST,
+    flag_value=_METHODS[0],
     metavar="[fast|all]",
     help="Search for the best: fast prices what could be best, all everything. fast if "
     "no --strategy is given.",
@@ -114,8 +113,8 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 )
 @click.option(
     "--objective",
-    type=click.Choice(OBJECTIVES),
-    default=OBJECTIVES[0],
+    type=click.Choice(_OBJECTIVES),
+    default=_OBJECTIVES[0],
     show_default=True,
     help="What is best: most samples a second, least memory of a GPU, least money.",
 )
@@ -207,7 +206,7 @@ def _write(result: VerbResult, options: dict[str, Any]) -> None:
         text = _page(result)
     else:
         text = result.to_json() if form == "json" else str(result)
-    write_result(text, options["output"])
+    write_result(text, options["output"], document=form != "table")
 
 
 def _page(result: VerbResult) -> str:
@@ -314,11 +313,8 @@ def _placed(options: dict[str, Any]) -> NetworkComparison:
         compare=compare,
         within_s=None if within is None else read_seconds("--within", within),
     )
-    progress = _Progress(quiet=options["quiet"])
-    pricer = NetworkPricer(question, progress)
-    found = NetworkComparison(question, pricer, pricer.plans())
-    progress.end()
-    return found
+    pricer = NetworkPricer(question, current_progress().step)
+    return NetworkComparison(question, pricer, pricer.plans())
 
 
 def _fewest(options: dict[str, Any]) -> Comparison:
@@ -388,10 +384,8 @@ def _compare(options: dict[str, Any]) -> Comparison:
     """Price strategies by perfc's own pipeline."""
     from perfc.tools.strategies import compare
 
-    progress = _Progress(quiet=options["quiet"])
-    compared = compare(_question(options), progress)
-    progress.end()
-    return compared
+    current_progress(logged=True)
+    return compare(_question(options))
 
 
 def _question(options: dict[str, Any]) -> Any:  # imported late
@@ -401,7 +395,7 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
 
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
-    method = options["method"] or (None if options["texts"] else FAST)
+    method = options["method"] or (None if options["texts"] else _METHODS[0])
     of_strategies = {"ranks": None, "accumulate": None}
     (asked,) = read_requests(
         options["model"],
@@ -427,31 +421,3 @@ def _check_positive(name: str, value: float | None) -> None:
     if value is not None and not (value > 0 and math.isfinite(value)):
         msg = f"--{name} {value}: expected a number above 0"
         raise UsageError(msg)
-
-
-class _Progress:
-    """Says how far it is: on a terminal in one line, in a log now and then."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        """Begin."""
-        self._quiet, self._shown = quiet, False
-        self._terminal = is_terminal()
-        self._said_s = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        """Show it."""
-        now_s = time.monotonic()
-        if self._quiet or not (self._terminal or now_s - self._said_s > _EVERY_S):
-            return
-        line = f"perfc: {text}"
-        if self._terminal:
-            overwrite(line)
-            self._shown = True
-            return
-        self._said_s = now_s
-        tell(line)
-
-    def end(self) -> None:
-        """Clear the line."""
-        if self._shown:
-            overwrite("")

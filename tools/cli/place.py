@@ -19,7 +19,8 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.files import tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.size_text import read_size
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _OBJECTIVES = ("time", "power", "cost")
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc place dlrm-default --target 1s-server --tiers "
     "dram=1GB,optane",
 )
@@ -171,7 +172,7 @@ def place(model: str, **options: Any) -> int:
     """
     from perfc.tools.placing import place as run
 
-    say = _silent if options["quiet"] else _say
+    say = current_progress().step
     if options["window"] is not None:
         return _look_ahead(model, options, say)
     _refuse_step(options)
@@ -347,11 +348,3 @@ def _users(text: str | None, scenario: Scenario | None) -> tuple[str, ...]:
         msg = f"--users {text!r}: expected names of tables with commas between them"
         raise UsageError(msg)
     return names
-
-
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""

@@ -11,11 +11,13 @@ import click
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
+    quiet_option,
     read_request,
     request_option,
     request_options,
 )
 from perfc.tools.cli.plugin_option import plugin_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc quantize dlrm-ddp --batch 64 --target a100 --linear int8",
 )
 @click.argument("model", metavar="MODEL")
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     show_default=True,
 )
 @output_option()
+@quiet_option()
 @debug_option
 def quantize(model: str, **options: Any) -> int:
     """Price MODEL with tables and linear layers in fewer bits, beside the original.
@@ -121,7 +124,8 @@ def quantize(model: str, **options: Any) -> int:
     )
     request = attrs.evolve(read_request(model, options), target=options["target"])
     found = run(request, asked)
-    write_result(_written(found, options["format_"]), options["output"])
+    form = options["format_"]
+    write_result(_written(found, form), options["output"], document=form != "table")
     return 0
 
 

@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
 from perfc.tools.cli.output_options import (
     contention_option,
     max_events_option,
     page_option,
     steps_option,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
 
@@ -26,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc replay trace.json.gz",
 )
 @click.argument(
@@ -65,6 +71,7 @@ if TYPE_CHECKING:
 @contention_option
 @page_option
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def replay(
     *,
@@ -114,7 +121,8 @@ def replay(
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
     forms = {"table": replay_text, "json": replay_json, "html": replay_page}
-    write_result(forms[format_](replayed, times, predicted), output)
+    text = forms[format_](replayed, times, predicted)
+    write_result(text, output, document=format_ != "table")
     return 0
 
 

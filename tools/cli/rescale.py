@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import counted
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -20,6 +21,7 @@ from perfc.tools.cli.output_options import (
     max_events_option,
     steps_option,
 )
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc rescale trace.json.gz --to a100 --to h100",
 )
 @click.argument(
@@ -142,12 +144,12 @@ def rescale(
     rescaling = Rescaling(
         ops, here, Method(method), host, steps, contention, tf32, same_host
     )
-    found = [rescaling.to(target) for target in targets]
+    found = [rescaling.to(target) for target in counted(targets, "targets")]
     if format_ == "json":
-        write_result(rescale_json(rescaling, found, verbose=verbose), output)
+        text = rescale_json(rescaling, found, verbose=verbose)
     else:
         text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
-        write_result(text, output)
+    write_result(text, output, document=format_ == "json")
     return 0
 
 

@@ -16,7 +16,6 @@ from perfc.ir import PerfcError, UsageError
 from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
-from perfc.tools.analysis import check_world
 from perfc.tools.cli.arguments import (
     NumberRange,
     debug_option,
@@ -26,14 +25,15 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.files import tell, write_result
-from perfc.tools.models import check_mode
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 from perfc.tools.request import TRAINING
 from perfc.tools.size_text import read_size
 
 if TYPE_CHECKING:
     from perfc.passes import Plan
     from perfc.planning.plans import Tiers
+    from perfc.tools.progress import Progress
     from perfc.tools.sharding import Sharding, ShardModel
 
 _FEW_RANKS = 16
@@ -41,7 +41,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
 )
 @click.argument("model", metavar="MODEL")
@@ -156,7 +156,8 @@ def shard(model: str, **options: Any) -> int:
     """
     found = _found(model, options)
     made = {"json": _json, "html": _html, "plan": _plan, "table": _table}
-    write_result(made[options["format_"]](found), options["output"])
+    form = options["format_"]
+    write_result(made[form](found), options["output"], document=form != "table")
     return 0
 
 
@@ -206,15 +207,21 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
         full=(MAX_RANKS if ranks <= _FEW_RANKS else 1) if full is None else full,
         cost=COSTS[options["cost"]],
     )
-    with _interruptible() as stop:
-        say = _silent if options["quiet"] else _say
-        return run(sharded, request, say=say, stop=stop)
+    progress = current_progress()
+    with _interruptible(progress) as pressed:
+
+        def stop() -> bool:
+            progress.tick()
+            return pressed()
+
+        return run(sharded, request, say=progress.step, stop=stop)
 
 
 def _model(text: str, options: dict[str, Any]) -> ShardModel:
     """Make what is asked of the machine and the model."""
     from perfc.costmodels import load_target
-    from perfc.tools.models import is_table_list, read_table_list
+    from perfc.tools.analysis import check_world
+    from perfc.tools.models import check_mode, is_table_list, read_table_list
     from perfc.tools.sharding import ShardModel, world_of
 
     asked = read_request(text, options)
@@ -306,16 +313,8 @@ def _size(option: str, text: str | None) -> float | None:
     return None if text is None else read_size(option, text)
 
 
-def _say(line: str) -> None:
-    tell(f"perfc: {line}")
-
-
-def _silent(line: str) -> None:
-    """Say nothing."""
-
-
 @contextmanager
-def _interruptible() -> Generator[Callable[[], bool]]:
+def _interruptible(progress: Progress) -> Generator[Callable[[], bool]]:
     """Let the first Ctrl-C stop the search, the second one everything."""
     pressed: list[bool] = []
 
@@ -323,7 +322,7 @@ def _interruptible() -> Generator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed.append(True)
-        _say("stopping with the best plan so far; Ctrl-C again gives up")
+        progress.line("stopping with the best plan so far; Ctrl-C again gives up")
 
     try:
         before = signal.signal(signal.SIGINT, note)

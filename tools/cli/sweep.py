@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,11 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugins_option
-from perfc.tools.files import is_terminal, overwrite, tell, write_result
+from perfc.tools.cli.verb import Verb, current_progress
+from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
     from perfc.tools.sweeping import Progress, Space, Sweep
-
-_EVERY_S, _SOON_S = 5, 0.1
-"""How often a log is told how far it is, and a terminal."""
 
 _USUAL = (
     "time_us,samples_per_s,samples_per_j,usd_per_million_samples,peak_memory_bytes,fits"
@@ -33,7 +30,7 @@ _USUAL = (
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc sweep dlrm-default --vary batch=512:4096:x2 --target a100",
 )
 @click.argument("model")
@@ -115,15 +112,16 @@ def sweep(model: str, **options: Any) -> int:
     )
     executor = find_executor(options["executor"])
     _check_selection(space, options)
-    progress = _Progress(quiet=options["quiet"])
+    told = _Told()
     try:
-        found = run_sweep(space, executor, output, options["resume"], progress)
+        found = run_sweep(space, executor, output, options["resume"], told)
     finally:
-        progress.end()
+        told.end()
     asked = [name for name in ("condition", "pareto", "best") if options[name]]
     if output is None or asked:
         shown = _selected(found, options)
-        write_result(_written(shown, options["format_"]), None)
+        form = options["format_"]
+        write_result(_written(shown, form), None, document=form != "table")
     return _exit_code(found)
 
 
@@ -170,51 +168,26 @@ def _exit_code(found: Sweep) -> int:
     raise PerfcError(msg)
 
 
-class _Progress:
-    """Says how far it is: on a terminal in one line, in a log now and then."""
+class _Told:
+    """Says how far it is, and in the end how far it came."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self) -> None:
         """Begin."""
-        self._quiet, self._terminal = quiet, is_terminal()
-        self._begun_s = self._said_s = time.monotonic()
+        self._progress = current_progress(logged=True)
         self._last: Progress | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, now: Progress) -> None:
         """Show it."""
-        now_s, self._last = time.monotonic(), progress
-        since_s = now_s - self._said_s
-        if self._quiet or since_s < (_SOON_S if self._terminal else _EVERY_S):
-            return
-        self._said_s = now_s
-        line = f"perfc: {self._text(progress, now_s - self._begun_s)}"
-        if self._terminal:
-            overwrite(line)
-        else:
-            tell(line)
-
-    def _text(self, progress: Progress, passed_s: float) -> str:
-        rate = progress.new / passed_s if passed_s else 0.0
-        text = f"{progress.done:,} of {progress.total:,} configurations"
-        if progress.failed:
-            text += f", {progress.failed:,} cannot be"
-        if progress.new:
-            text += f"; {rate:,.0f} a second"
-            if left := progress.total - progress.done:
-                text += f", {_clock(left / rate)} left"
-            else:
-                text += f", {_clock(passed_s)} in all"
-        return text
+        self._last = now
+        note = _failed(now)
+        self._progress.count("configurations", now.done, now.total, note)
 
     def end(self) -> None:
         """Say where it has ended."""
-        if self._quiet or self._last is None:
-            return
-        if self._terminal:
-            overwrite("")
-        tell(f"perfc: {self._text(self._last, time.monotonic() - self._begun_s)}")
+        if self._last is not None:
+            last = self._last
+            self._progress.total(last.done, last.total, _failed(last))
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def _failed(now: Progress) -> str:
+    return f"{now.failed:,} cannot be" if now.failed else ""

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError
-from perfc.tools.calibration import validation_json, validation_text
-from perfc.tools.cli.arguments import debug_option, output_option, request_option
+from perfc.tools.cli.arguments import (
+    debug_option,
+    output_option,
+    quiet_option,
+    request_option,
+)
 from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ _NOT_MODELLED = 4
 
 
 @click.command(
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verb,
     epilog="Example: perfc validate measured.csv --target h100",
 )
 @click.argument(
@@ -38,6 +43,7 @@ _NOT_MODELLED = 4
 @format_option
 @click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
 @output_option()
+@quiet_option(told=False)
 @debug_option
 def validate(
     *,
@@ -61,6 +67,7 @@ def validate(
     """
     from perfc.fitting.scores import HELD
     from perfc.measurements import read_columns
+    from perfc.tools.calibration import validation_json, validation_text
 
     rows = [read_columns(table) for table in tables]
     for table, found in zip(tables, rows, strict=True):
@@ -68,8 +75,9 @@ def validate(
             msg = f"{table}: no rows, expected one measurement a row"
             raise PerfcError(msg)
     groups = _scores(rows, target)
-    write = validation_json if format_ == "json" else validation_text
-    write_result(write(groups), output)
+    as_json = format_ == "json"
+    write = validation_json if as_json else validation_text
+    write_result(write(groups), output, document=as_json)
     skipped = any(set(group.skipped) - {HELD} for group in groups)
     return _NOT_MODELLED if strict and skipped else 0
 

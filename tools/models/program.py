@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NoReturn,
+    Protocol,
+    TypeGuard,
+    cast,
+    runtime_checkable,
+)
 
 import attrs
 
@@ -59,26 +68,21 @@ def read_program(text: str) -> Program:
 
     """
     path = Path(text)
-    if not text or path.is_dir():
-        msg = f"{text}: is a folder, not a model file" if text else "no model is named"
-        raise UnsupportedModelError(msg) if text else UsageError(msg)
+    if not text:
+        msg = "no model is named"
+        raise UsageError(msg)
+    if path.is_dir():
+        from perfc.tools.models.mistaken_model import folder_problem
+
+        raise UnsupportedModelError(folder_problem(text))
     suffix = path.suffix.removeprefix(".")
-    is_file = suffix in plugin_names(FRONTENDS) and path.is_file()
-    if not is_file:
+    known = plugin_names(FRONTENDS)
+    if suffix not in known or not path.is_file():
         from perfc.frontends import workloads
 
-        if workloads.find_workload(text) is not None or not (suffix or path.exists()):
+        if workloads.find_workload(text) is not None:
             return workloads.build_workload(text)
-    if suffix not in plugin_names(FRONTENDS):
-        known = ", ".join(f".{name}" for name in plugin_names(FRONTENDS))
-        what = f"{path.suffix} files" if suffix else "files without a suffix"
-        msg = f"{text}: no frontend reads {what}; known: {known}, and `perfc models`"
-        if suffix.removesuffix(":") == "py":
-            msg = f"{text}: say which function makes the model: {path.stem}.py:NAME"
-        raise UsageError(msg)
-    if not path.is_file():
-        msg = f"{text}: no such file"
-        raise UnsupportedModelError(msg)
+        _refuse(text, path, known)
     frontend = load_plugin(FRONTENDS, suffix)
     if not isinstance(frontend, _FrontendClass):
         msg = f"frontend {suffix!r} is not callable: {frontend!r}"
@@ -86,6 +90,25 @@ def read_program(text: str) -> Program:
     reader = frontend()
     with plugin_at_work(f"frontend {suffix!r}", reader):
         return reader.load(path)
+
+
+def _refuse(text: str, path: Path, known: Sequence[str]) -> NoReturn:
+    """Say what to give instead of a name that nothing has, or that is not read.
+
+    Raises:
+        UsageError: no frontend reads it, and it names no workload.
+        UnsupportedModelError: one would, but there is no such file.
+
+    """
+    from perfc.frontends import workloads
+    from perfc.tools.models import mistaken_model
+
+    suffix, elsewhere = path.suffix[1:], mistaken_model.is_elsewhere(text)
+    if suffix in known and not elsewhere:
+        raise UnsupportedModelError(mistaken_model.missing_file(path))
+    if not (suffix or path.exists() or elsewhere):
+        workloads.build_workload(text)
+    raise UsageError(mistaken_model.file_problem(text, known))
 
 
 def is_onnx(model: object) -> TypeGuard[OnnxModel]:

@@ -13,7 +13,7 @@ from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, Graph, Node, UsageError
 from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_cast, is_embedding_bag, is_gather
-from perfc.ir.support import Level
+from perfc.ir.support import Level, counted
 from perfc.passes.graphs import typed
 from perfc.passes.precision import TABLE, Candidate, Quantize, candidates
 from perfc.planning.searches import Option, best_options
@@ -111,7 +111,8 @@ class _Quantizer:
             search = _Search(self, self.asked, original, losses, budget)
             plan, frontier, loss = search.run()
         others = [
-            self._plan(self.asked.other(name), name) for name in self.asked.compare
+            self._plan(self.asked.other(name), name)
+            for name in counted(self.asked.compare, "types compared")
         ]
         return Quantization(
             request=self.request,
@@ -235,7 +236,7 @@ class _Search:
         )
         frontier: list[Frontier] = []
         known = {tuple(sorted(best.items())): plan}
-        for budget in self._budgets(losses):
+        for budget in counted(self._budgets(losses), "budgets"):
             chosen = self._chosen(losses, savings, budget)
             key = tuple(sorted(chosen.items()))
             if key not in known:
@@ -301,7 +302,7 @@ class _Search:
         before = _op_times(self.quantizer.model, self.original.report, free)
         whole = _weight_bytes(self.quantizer.model, free)
         types = dict.fromkeys(dtype for each in losses.values() for dtype in each)
-        for dtype in types:
+        for dtype in counted([*types], "types priced"):
             named = {op: dtype for op, each in losses.items() if dtype in each}
             plan = self.quantizer.plan_of(self._transform(named), dtype)
             after = _op_times(plan.model, plan.report, named)

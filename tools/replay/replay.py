@@ -14,7 +14,7 @@ from perfc.costmodels import Device, HostProfile
 from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.ir.support import brief
+from perfc.ir.support import brief, counted
 from perfc.passes import Timeline
 from perfc.passes.timing import (
     Competition,
@@ -104,9 +104,10 @@ def replay_alone(  # noqa: PLR0913 - one argument per choice
 
     """
     instead = kernels or [_AS_MEASURED] * len(traces)
+    each = [*zip(traces, instead, strict=True)]
     return [
         one
-        for trace, own in zip(traces, instead, strict=True)
+        for trace, own in counted(each, "traces replayed")
         for one in _run(
             [trace], host, steps, [own], contention=contention, device=device
         )

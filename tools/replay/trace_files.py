@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from perfc.ir import PerfcError
-from perfc.tools.replay.reading import reading
+from perfc.ir.support import counted, share_of
 from perfc.tools.replay.steps_option import check_numbers
 from perfc.traces import Recorded, is_execution_trace, read_execution_trace
 from perfc.traces.collectives import record_ranks
@@ -89,7 +89,7 @@ def read_traces(
     """
     found: list[Trace] = []
     left = max_events
-    for path in paths:
+    for path in counted(paths, "traces read"):
         try:
             found.append(_read(path, None if whole else steps, left))
         except TooManyEventsError:
@@ -107,19 +107,22 @@ def read_traces(
 def _read(path: Path, steps: range | None, most_events: int | None) -> Trace:
     """Read a trace, or what lies around some steps that it marks; a pipe, once."""
     if steps is None or not path.is_file():
-        with reading(path) as progress:
-            return read_trace(path, None, progress, most_events)
+        return read_trace(path, None, _reading(path), most_events)
     marked = _marked(path)
     if not marked:
         return _read(path, None, most_events)  # what else may tell steps is all of it
     check_numbers(str(path), [step.number for step in marked], steps)
-    with reading(path) as progress:
-        return read_trace(path, window_of(marked, steps), progress, most_events)
+    window = window_of(marked, steps)
+    return read_trace(path, window, _reading(path), most_events)
 
 
 def _marked(path: Path) -> list[MarkedStep]:
-    with reading(path, "looking for steps in") as progress:
-        return marked_steps(path, progress)
+    return marked_steps(path, _reading(path, "looking for steps in"))
+
+
+def _reading(path: Path, what: str = "reading") -> Callable[[float], None] | None:
+    """Return a function to tell which part has been read; None where nobody looks."""
+    return share_of(f"{what} {path.name}")
 
 
 def _fewer(path: Path, steps: range | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from perfc.ir import Program, UsageError
 from perfc.ir.node_kinds import (
@@ -22,12 +22,11 @@ from perfc.tools.strategies.question import GB, Question
 from perfc.tools.strategies.report import Comparison
 
 
-def compare(question: Question, progress: Callable[[str], None]) -> Comparison:
+def compare(question: Question) -> Comparison:
     """Price strategies.
 
     Args:
         question: What is asked.
-        progress: Is told in words how far it is.
 
     Raises:
         PerfcError: the question or the model is at fault, or no strategy works.
@@ -56,7 +55,6 @@ def compare(question: Question, progress: Callable[[str], None]) -> Comparison:
         question.objective,
         method=question.method or "",
         limit=question.limit,
-        progress=progress,
     )
     found = search.run(given, others)
     if found.interrupted and not found.priced:

@@ -8,8 +8,9 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.listeners import Heard
 
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import UnsupportedModelError, told_to
 from perfc.planning.strategies import (
     METHODS,
     OBJECTIVES,
@@ -197,10 +198,11 @@ def test_what_is_given_twice_is_priced_once() -> None:
 
 
 def test_progress_is_told() -> None:
-    """In words: bounds, then prices, of those that are left."""
-    said: list[str] = []
+    """Whoever listens hears of bounds, then of prices, of those that are left."""
+    heard = Heard()
 
-    Search(_even(), Objective(), progress=said.append).run((), _STRATEGIES[:4])
+    with told_to(heard):
+        Search(_even(), Objective()).run((), _STRATEGIES[:4])
 
-    assert "bounds of 1 of 4 strategies" == said[0]
-    assert "priced 4 of 4 strategies" == said[-1]
+    assert ("strategies bounded", 0, 4) == heard.counts[0]
+    assert ("strategies priced", 4, 4) == heard.counts[-1]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+import click
 import numpy as np
 import pytest
 from tests.measurements.rows import measured
@@ -26,9 +27,9 @@ from perfc.tools.cli import command_line as cli
 
 ROOT = Path(__file__).parents[3]
 VERBS = (
-    *("analyze", "validate", "opt", "measure", "calibrate", "replay"),
-    *("rescale", "parallel", "shard", "place", "quantize", "dedup", "sweep"),
-    *("diff", "check", "locality", "targets", "ops", "passes", "models"),
+    *("analyze", "sweep", "replay", "rescale", "diff", "check", "validate"),
+    *("parallel", "shard", "place", "quantize", "dedup"),
+    *("measure", "calibrate", "locality", "opt", "targets", "ops", "passes", "models"),
 )
 _BUDGET = """
 [[budget]]
@@ -170,7 +171,7 @@ def test_options_that_are_not_built_are_absent(command: Command, option: str) ->
     ("arguments", "expected"),
     [
         (["analyse", "x"], "no verb 'analyse'; did you mean 'analyze'? see"),
-        (["xyz"], "no verb 'xyz'; verbs: analyze, validate, opt, measure, calibrate"),
+        (["xyz"], "no verb 'xyz'; verbs: analyze, sweep, replay, rescale, diff, check"),
         (["--verson"], "--verson"),
         (["analyze", "x", "--targt", "v100"], "'--target'"),
         (["analyze"], "Missing argument 'MODEL'; see `perfc analyze --help`"),
@@ -438,3 +439,40 @@ def test_only_a_process_of_its_own_collects_no_garbage(command: Command) -> None
         [sys.executable, "-c", code], capture_output=True, check=True, text=True
     )
     assert "0 False\n" == done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", [(verb,) for verb in VERBS] + [("targets", "show"), ("measure", "workload")]
+)
+def test_help_has_every_option_once(command: Command, verb: tuple[str, ...]) -> None:
+    """Groups neither lose an option of a verb nor repeat one."""
+    with click.Context(cli.perfc_command, info_name="perfc") as ctx:
+        found = cli.perfc_command.get_command(ctx, verb[0])
+    for inner in verb[1:]:
+        assert isinstance(found, click.Group)
+        found = found.commands[inner]
+    assert found is not None
+    helped = command(*verb, "--help").out
+    listed = re.findall(r"^  (?:-\w, )?(--[\w-]+)", helped, re.MULTILINE)
+
+    options = [p.opts[-1] for p in found.params if isinstance(p, click.Option)]
+    assert sorted([*options, "--help"]) == sorted(listed)
+
+
+def test_help_groups_options(command: Command) -> None:
+    """Of a verb with many options, those of one kind stand under one heading."""
+    helped = command("analyze", "--help").out
+
+    headings = re.findall(r"^(\w+):$", helped, re.MULTILINE)
+    assert ["Model", "Training", "Target", "Passes", "Output", "Other"] == headings
+    assert helped.index("Training:") < helped.index("--optimizer")
+    assert helped.index("--optimizer") < helped.index("Target:")
+
+
+def test_help_groups_verbs(command: Command) -> None:
+    """The help of `perfc` says what verbs are for, by groups."""
+    headings = re.findall(r"^([A-Z][\w ]+):$", command("--help").out, re.MULTILINE)
+
+    predict, *others = headings[1:]
+    assert "Predict" == predict
+    assert ["Compare and check", "Plan", "Measure and calibrate", "Inspect"] == others

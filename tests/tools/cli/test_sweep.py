@@ -47,7 +47,8 @@ def test_a_table(command: Command) -> None:
     ]
     assert 6 == len(rows)
     assert re.fullmatch(
-        r"perfc: 6 of 6 configurations; [\d,]+ a second, 0:\d\d in all\n", outcome.err
+        r"perfc: 6 of 6 configurations; [\d.,]+ (?:a second|s each), 0:\d\d in all\n",
+        outcome.err,
     )
 
 
