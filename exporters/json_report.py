@@ -20,6 +20,10 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        plans = [plan.to_dict() for plan in tools.compared(reports)]
-        schema = "perfc.reports/1"
-        return format_json({"schema": schema, "reports": documents, "plans": plans})
+        document = {
+            "schema": "perfc.reports/1",
+            "comparison": tools.comparison_entries(reports),
+            "reports": documents,
+            "plans": [plan.to_dict() for plan in tools.compared(reports)],
+        }
+        return format_json(document)

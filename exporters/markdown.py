@@ -26,9 +26,13 @@ class Markdown(Exporter):
 
 def _comparison(reports: Sequence[Report]) -> Iterator[str]:
     heading, *rows = tools.comparison_rows(reports)
-    yield f"## {_escaped(reports[0].model.name)}, targets compared"
+    names = dict.fromkeys(_escaped(report.model.name) for report in reports)
+    yield f"## {', '.join(names)}, compared"
     yield ""
-    yield from _table(heading, rows, "lrlrrlrrrrr")
+    yield from _table(heading, rows, tools.comparison_sides(reports))
+    yield ""
+    for note in tools.comparison_notes(reports):
+        yield f"- {_escaped(note)}"
 
 
 def _document(report: Report) -> Iterator[str]:

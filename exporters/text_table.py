@@ -21,3 +21,7 @@ class TextTable(Exporter):
         if len(reports) > 1:
             texts.insert(0, f"{tools.comparison_text(reports)}\n")
         return "\n".join(texts)
+
+    def compared(self, reports: Sequence[Report]) -> str:
+        """Return a row a report, and below where prices come from."""
+        return f"{tools.comparison_text(reports)}\n"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
     from perfc.tools.reports import (
+        COMPARISON_COLUMNS,
         NODE_KEYS,
         PAGE_SCRIPT,
         PAGE_STYLE,
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
         Report,
         Results,
         compared,
+        comparison_entries,
+        comparison_notes,
         comparison_rows,
+        comparison_sides,
         comparison_text,
         format_bytes,
         format_json,
@@ -41,6 +45,7 @@ else:
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
             "reports": (
+                "COMPARISON_COLUMNS",
                 "Exporter",
                 "NODE_KEYS",
                 "PAGE_SCRIPT",
@@ -48,7 +53,10 @@ else:
                 "Report",
                 "Results",
                 "compared",
+                "comparison_entries",
+                "comparison_notes",
                 "comparison_rows",
+                "comparison_sides",
                 "comparison_text",
                 "format_bytes",
                 "format_json",
@@ -62,6 +70,7 @@ else:
     )
 
 __all__ = [
+    "COMPARISON_COLUMNS",
     "NODE_KEYS",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
@@ -74,7 +83,10 @@ __all__ = [
     "Sweep",
     "analyze",
     "compared",
+    "comparison_entries",
+    "comparison_notes",
     "comparison_rows",
+    "comparison_sides",
     "comparison_text",
     "compile_backend",
     "conversions",

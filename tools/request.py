@@ -36,6 +36,7 @@ from perfc.tools.given import (
     whole,
 )
 from perfc.tools.option import Option
+from perfc.tools.sheet_options import with_sheet_options
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -99,6 +100,8 @@ class AnalyzeOptions(LoadOptions, total=False):
     pipeline: str | None
     input_pipeline: str | os.PathLike[str] | None
     overrides: Mapping[str, Any] | None
+    price: float | str | os.PathLike[str] | None
+    carbon: float | None
 
 
 class TorchOptions(SettingOptions, total=False):
@@ -452,8 +455,11 @@ class Request:
         read = {
             name: fields[name].metadata["read"](name, value)
             for name, value in given.items()
-            if value is not None or name in named
+            if name in fields and (value is not None or name in named)
         }
+        overrides = with_sheet_options(read.get("overrides", _EMPTY), given)
+        if overrides:
+            read["overrides"] = overrides
         return cls(**read, given=frozenset(read))
 
     def of_loaded(

@@ -11,6 +11,7 @@ from perfc.costmodels import sheets
 from perfc.costmodels.machine import TargetError
 from perfc.costmodels.sheets.host_section import host_problems
 from perfc.costmodels.sheets.power_section import power_problems
+from perfc.costmodels.sheets.price_section import price_problems
 from perfc.costmodels.sheets.sheet_fields import (
     LAUNCH,
     MODES,
@@ -63,6 +64,7 @@ def find_problems(document: Table) -> Iterator[Problem]:
         yield from find_contradictions(fields)
         yield from power_problems(fields)
         yield from host_problems(fields)
+        yield from price_problems(fields)
         if TIERS in document:
             yield from sheets.tier_problems(fields)
 

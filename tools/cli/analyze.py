@@ -31,6 +31,9 @@ from perfc.tools.request import Request
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
 
+_COMPARED = 2
+"""Reports that are compared, or more."""
+
 _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 """Formats of nodes and tasks, which say nothing of what decides the time."""
 
@@ -39,13 +42,14 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("model")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @request_option("target", required=False)
 @request_options(
     "preset",
     *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     *("overheads", "passes", "pipeline", "input_pipeline", "overrides"),
+    *("price", "carbon"),
 )
 @plugin_option
 @click.option(
@@ -58,6 +62,14 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     is_flag=True,
     help="Say what decides the time: by how much it follows each number of the target, "
     "each kernel and each cost of the host.",
+)
+@click.option(
+    "--sort",
+    "column",
+    metavar="COLUMN",
+    help="Of several models or targets, best first by this column of the comparison, "
+    "as time_us or usd_per_million_samples; -COLUMN for the worst first. As given if "
+    "not said.",
 )
 @click.option(
     "--format",
@@ -78,8 +90,10 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     help="Print the passes that would run, as --pipeline takes them, and no report.",
 )
 @debug_option
-def analyze(model: str, **options: Any) -> int:
+def analyze(models: tuple[str, ...], **options: Any) -> int:
     """Predict the time of one iteration of MODEL, and say where it goes.
+
+    Several models, or several targets, are compared: a row a model and target.
 
     MODEL is a file (model.onnx, model.pt2 of torch.export, graph.perfc), a built-in
     workload (NAME:key=value,...; see `perfc models`), or a function that makes a
@@ -88,11 +102,14 @@ def analyze(model: str, **options: Any) -> int:
     if options["quiet"] and options["verbose"]:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
-    output, asked = options["output"], read_requests(model, options, options["target"])
+    output, targets = options["output"], options["target"]
+    asked = [read_requests(model, options, targets) for model in models]
     if options["print_pipeline"]:
-        write_result(_pipeline(asked[0]), output)
+        write_result(_pipeline(asked), output)
         return 0
-    exporter = find_exporter(options["form"], reports=len(asked), path=output)
+    count = sum(map(len, asked))
+    exporter = find_exporter(options["form"], reports=count, path=output)
+    by = None if options["column"] is None else _sorting(options["column"], count)
     if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
         msg = (
             f"--sensitivity: format {options['form']!r} has no place for it; use "
@@ -100,23 +117,51 @@ def analyze(model: str, **options: Any) -> int:
         )
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
-    document = options["form"] != "table"
-    if len(reports) > 1 and not document and not options["verbose"]:
-        from perfc.tools.reports import comparison_text
+    if by is not None:
+        from perfc.tools.reports import sorted_reports
 
-        write_result(f"{comparison_text(reports)}\n", output)
-    else:
-        write_result(exporter.export(reports, output), output, document=document)
+        reports = sorted_reports(reports, by)
+    text: str | bytes | None = None
+    if len(reports) > 1 and not options["verbose"]:
+        text = exporter.compared(reports)
+    if text is None:
+        text = exporter.export(reports, output)
+    write_result(text, output, document=options["form"] != "table")
     return _exit_code(reports) if options["strict"] else 0
 
 
-def _pipeline(asked: Request) -> str:
+def _sorting(column: str, count: int) -> tuple[str, bool]:
+    from perfc.tools.reports import sort_column
+
+    if count < _COMPARED:
+        msg = f"--sort {column}: there is one report; give several MODEL or --target"
+        raise UsageError(msg)
+    return sort_column(column)
+
+
+def _pipeline(asked: Sequence[Sequence[Request]]) -> str:
     """Return the passes that would run: the same for all targets."""
-    return f"{run_of(asked).pipeline}\n"
+    (first, *_), *others = asked
+    if others:
+        msg = f"--print-pipeline is of one MODEL, found {len(asked)}"
+        raise UsageError(msg)
+    return f"{run_of(first).pipeline}\n"
 
 
-def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[Report]:
+def _analyze_all(
+    asked: Sequence[Sequence[Request]], options: Mapping[str, Any]
+) -> list[Report]:
+    """Return the reports of each model on all targets, model after model."""
     timing = Timing()
+    found = [report for one in asked for report in _analyzed(one, options, timing)]
+    if options["verbose"]:
+        log_timing(timing)
+    return found
+
+
+def _analyzed(
+    asked: Sequence[Request], options: Mapping[str, Any], timing: Timing
+) -> list[Report]:
     verified = [VerifyEach()] if options["verify_each"] else []
     targets = [load_target(str(one.target), one.overrides) for one in asked]
     first = attrs.evolve(asked[0], instruments=(timing, *verified))
@@ -127,9 +172,7 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
     ]
     if options["sensitivity"]:
         reports = [*map(_with_sensitivity, reports, asked)]
-    if options["verbose"]:
-        log_timing(timing)
-    return reports
+    return [attrs.evolve(report, called=str(asked[0].model)) for report in reports]
 
 
 def _with_sensitivity(report: Report, asked: Request) -> Report:

@@ -51,7 +51,7 @@ _USUAL = (
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     "overheads",
-    *("passes", "pipeline", "overrides"),
+    *("passes", "pipeline", "overrides", "price", "carbon"),
 )
 @click.option(
     "--metric",

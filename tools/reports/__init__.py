@@ -8,10 +8,17 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
+        COMPARISON_COLUMNS,
         compared,
+        comparison_entries,
+        comparison_notes,
         comparison_rows,
+        comparison_sides,
         comparison_text,
+        sort_column,
+        sorted_reports,
     )
+    from perfc.tools.reports.cost import gco2e_per_million, usd_per_million
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -40,7 +47,18 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("compared", "comparison_rows", "comparison_text"),
+            "comparison": (
+                "COMPARISON_COLUMNS",
+                "compared",
+                "comparison_entries",
+                "comparison_notes",
+                "comparison_rows",
+                "comparison_sides",
+                "comparison_text",
+                "sort_column",
+                "sorted_reports",
+            ),
+            "cost": ("gco2e_per_million", "usd_per_million"),
             "exporter": ("Exporter", "find_exporter"),
             "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
@@ -65,6 +83,7 @@ else:
     )
 
 __all__ = [
+    "COMPARISON_COLUMNS",
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
@@ -81,7 +100,10 @@ __all__ = [
     "bubble_s",
     "columns_text",
     "compared",
+    "comparison_entries",
+    "comparison_notes",
     "comparison_rows",
+    "comparison_sides",
     "comparison_text",
     "detail_of",
     "device_limits",
@@ -93,11 +115,15 @@ __all__ = [
     "format_result",
     "format_share",
     "format_us",
+    "gco2e_per_million",
     "kernel_limit",
     "lone_id",
     "memory_timeline",
     "node_id",
     "plan_of",
     "print_analysis",
+    "sort_column",
+    "sorted_reports",
+    "usd_per_million",
     "with_probabilities",
 ]

@@ -40,6 +40,18 @@ class Exporter(abc.ABC):
 
         """
 
+    def compared(self, reports: Sequence[Report]) -> str | None:
+        """Return what compares several reports, where it is enough without them.
+
+        Args:
+            reports: At least two.
+
+        Returns:
+            None for a format that always holds the reports themselves.
+
+        """
+        return None
+
 
 def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> Exporter:
     """Return the exporter of a format that can take what it is going to get.
@@ -61,7 +73,10 @@ def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> E
         raise PerfcError(msg)
     exporter = found()
     if reports > 1 and not exporter.holds_several:
-        msg = f"format {name!r} holds one report, not {reports}: give one --target"
+        msg = (
+            f"format {name!r} holds one report, not {reports}: give one MODEL and one "
+            "--target"
+        )
         raise UsageError(msg)
     if exporter.needs_file and path is None:
         msg = f"format {name!r} cannot be printed: give the file with -o FILE"

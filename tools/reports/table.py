@@ -233,6 +233,8 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             f"{format_quantity(summary['bytes'], 'B')} moved",
         ),
         ("power", *_power(report)),
+        ("cost", *_cost(report)),
+        ("carbon", *_carbon(report)),
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
@@ -266,6 +268,29 @@ def _power(report: Json) -> tuple[str, str]:
     by_node = "by the watts of the node's sheet"
     parts.append(f"mean SM clock {clock_mhz:,.0f} MHz" if clock_mhz else by_node)
     return f"{watts:.0f} W", ", ".join(parts)
+
+
+def _cost(report: Json) -> tuple[str, str]:
+    """Return what a million samples cost, and by which price; "" where unknown."""
+    target, usd = report["target"], report["summary"]["usd_per_million_samples"]
+    if usd is None:
+        return "", ""
+    by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
+    by += " for each rank" if world_size(report) > 1 else ""
+    said = str(target["price_source"]).startswith("--")
+    return f"{usd:,.3g} USD", by if said else f"{by}, as its sheet has it"
+
+
+def _carbon(report: Json) -> tuple[str, str]:
+    """Return the CO2 equivalent of a million samples; "" if nobody asked."""
+    intensity = report["target"]["g_per_kwh"]
+    grams = report["summary"]["gco2e_per_million_samples"]
+    if intensity is None:
+        return "", ""
+    if grams is None:
+        return "-", "CO2e: unknown, as is the energy or the number of samples"
+    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh, by the energy above"
+    return format_quantity(grams, "g"), by
 
 
 def _of_which(report: Json) -> str:

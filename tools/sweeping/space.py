@@ -48,6 +48,7 @@ METRICS: Mapping[str, str] = {
     "device_only_us": "float",
     "energy_j": "float",
     "exposed_comm_us": "float",
+    "gco2e_per_million_samples": "float",
     "flops": "float",
     "bytes": "float",
     "gpu_active_us": "float",
