@@ -11,7 +11,7 @@ a sheet from where the price sheet lies.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn, cast
@@ -113,7 +113,7 @@ class _Prices:
 
     def _text(self, field: str, table: Table, name: str) -> str:
         value = table.get(name)
-        if isinstance(value, datetime.date):
+        if isinstance(value, dt.date):
             return value.isoformat()
         if not (isinstance(value, str) and value.strip() and value.isprintable()):
             found = "nothing" if value is None else shown(value)

@@ -108,7 +108,12 @@ def analyze(models: tuple[str, ...], **options: Any) -> int:
         write_result(_pipeline(asked), output)
         return 0
     count = sum(map(len, asked))
-    exporter = find_exporter(options["form"], reports=count, path=output)
+    exporter = find_exporter(
+        options["form"],
+        reports=count,
+        path=output,
+        instead="one --target" if len(models) == 1 else "one MODEL and one --target",
+    )
     by = None if options["column"] is None else _sorting(options["column"], count)
     if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
         msg = (

@@ -98,6 +98,7 @@ _COLUMNS = (
     ),
 )
 
+
 def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
     """Return the reports as plans, with how probable it is that each is the fastest.
 
@@ -171,9 +172,9 @@ COMPARISON_COLUMNS = (
 )
 """Keys of `comparison_entries`, in the order of a file's columns."""
 
-    """Read what `--sort` says: a key of a comparison, after `-` for the worst first.
+
 def sort_column(text: str) -> tuple[str, bool]:
-    """Read what `--sort` says: a key of `COMPARISON_COLUMNS`, after `-` for the worst first.
+    """Read what `--sort` says: a key of a comparison, after `-` for the worst first.
 
     Returns:
         The key, and whether its largest number comes first.
@@ -187,9 +188,7 @@ def sort_column(text: str) -> tuple[str, bool]:
     return key, (key in _BEST_HIGH) is not text.startswith("-")
 
 
-def sorted_reports(
-    reports: Sequence[Report], column: tuple[str, bool]
-) -> list[Report]:
+def sorted_reports(reports: Sequence[Report], column: tuple[str, bool]) -> list[Report]:
     """Return reports in the order of a column; those without a number are the last.
 
     Args:
@@ -246,7 +245,7 @@ def _shown(entries: Sequence[Json]) -> list[_Column]:
 def comparison_notes(reports: Sequence[Report]) -> list[str]:
     """Return where each price comes from, and what carbon is of, a line for each.
 
-    Long citations end where the place of what they cite begins: the sheet has the rest.
+    Long citations end before the place of what they cite: the sheet has the rest.
 
     Args:
         reports: Of models on targets.
@@ -269,4 +268,4 @@ def _notes(reports: Sequence[Report]) -> Iterator[str]:
     for report in reports:
         if report.target.g_per_kwh is not None:
             grams = f"{report.target.g_per_kwh:,.4g} g/kWh"
-            yield f"CO2e at {grams}, of the energy of GPUs, or nodes where sheets say it"
+            yield f"CO2e at {grams}, of the energy of GPUs, or of nodes by their sheets"

@@ -53,13 +53,20 @@ class Exporter(abc.ABC):
         return None
 
 
-def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> Exporter:
+def find_exporter(
+    name: str,
+    *,
+    reports: int = 1,
+    path: Path | None = None,
+    instead: str = "one --target",
+) -> Exporter:
     """Return the exporter of a format that can take what it is going to get.
 
     Args:
         name: Name of the format.
         reports: How many reports there are.
         path: The file that the document is for; None for none.
+        instead: What to give to have one report.
 
     Raises:
         UsageError: no exporter has this name, or it cannot take so many reports,
@@ -73,10 +80,7 @@ def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> E
         raise PerfcError(msg)
     exporter = found()
     if reports > 1 and not exporter.holds_several:
-        msg = (
-            f"format {name!r} holds one report, not {reports}: give one MODEL and one "
-            "--target"
-        )
+        msg = f"format {name!r} holds one report, not {reports}: give {instead}"
         raise UsageError(msg)
     if exporter.needs_file and path is None:
         msg = f"format {name!r} cannot be printed: give the file with -o FILE"

@@ -276,9 +276,9 @@ def _cost(report: Json) -> tuple[str, str]:
     if usd is None:
         return "", ""
     by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
-    by += " for each rank" if world_size(report) > 1 else ""
+    by += " a rank" if world_size(report) > 1 else ""
     said = str(target["price_source"]).startswith("--")
-    return f"{usd:,.3g} USD", by if said else f"{by}, as its sheet has it"
+    return f"{usd:,.3g} USD", f"{by}, as given" if said else f"{by} by its sheet"
 
 
 def _carbon(report: Json) -> tuple[str, str]:
@@ -288,8 +288,8 @@ def _carbon(report: Json) -> tuple[str, str]:
     if intensity is None:
         return "", ""
     if grams is None:
-        return "-", "CO2e: unknown, as is the energy or the number of samples"
-    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh, by the energy above"
+        return "-", "CO2e: unknown, as the energy is, or how many samples there are"
+    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of that energy"
     return format_quantity(grams, "g"), by
 
 
