@@ -48,7 +48,7 @@ def price_in_sheet(path: str, document: Table) -> tuple[float, str] | None:
     prices = _Prices(Path(path)).read()
     for name in (document["name"], document.get(TARGET)):
         if name in prices:
-            return prices[cast("str", name)]
+            return prices[name]
     return None
 
 

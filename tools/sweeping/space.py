@@ -252,7 +252,15 @@ class Space:
 
 
 def _loaded(target: Target | str, overrides: Mapping[str, str]) -> Target:
-    return target if isinstance(target, Target) else load_target(target, overrides)
+    if not isinstance(target, Target):
+        return load_target(target, overrides)
+    if overrides:
+        msg = (
+            f"target {target.name} is loaded already: give its name or path to set "
+            f"{next(iter(overrides))}"
+        )
+        raise UsageError(msg)
+    return target
 
 
 def _refuse_twice(option: str, names: Sequence[str]) -> None:
