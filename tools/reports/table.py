@@ -233,11 +233,11 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             f"{format_quantity(summary['bytes'], 'B')} moved",
         ),
         ("power", *_power(report)),
-        ("cost", *_cost(report)),
-        ("carbon", *_carbon(report)),
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
+        ("cost", *_cost(report)),
+        ("carbon", *_carbon(report)),
     ):
         if remark:
             yield label, value, remark
@@ -278,7 +278,8 @@ def _cost(report: Json) -> tuple[str, str]:
     by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
     by += " a rank" if world_size(report) > 1 else ""
     said = str(target["price_source"]).startswith("--")
-    return f"{usd:,.3g} USD", f"{by}, as given" if said else f"{by} by its sheet"
+    shown = float(f"{usd:.3g}")
+    return f"${shown:,.10g}", f"{by}, as given" if said else f"{by} by its sheet"
 
 
 def _carbon(report: Json) -> tuple[str, str]:
@@ -289,7 +290,7 @@ def _carbon(report: Json) -> tuple[str, str]:
         return "", ""
     if grams is None:
         return "-", "CO2e: unknown, as the energy is, or how many samples there are"
-    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of that energy"
+    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of the energy above"
     return format_quantity(grams, "g"), by
 
 
