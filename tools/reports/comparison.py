@@ -90,7 +90,7 @@ _COLUMNS = (
     _Column(
         "CO2e/M samples",
         "r",
-        _or_dash("gco2e_per_million_samples", lambda n: format_quantity(n, "g")),
+        _or_dash("gco2e_per_million_samples", lambda n: f"{n:,.4g} g"),
         _has_carbon,
     ),
     _Column(

@@ -277,9 +277,16 @@ def _cost(report: Json) -> tuple[str, str]:
         return "", ""
     by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
     by += " a rank" if world_size(report) > 1 else ""
-    said = str(target["price_source"]).startswith("--")
-    shown = float(f"{usd:.3g}")
-    return f"${shown:,.10g}", f"{by}, as given" if said else f"{by} by its sheet"
+    source = str(target["price_source"])
+    is_given = source.startswith("--") or "(--set)" in source
+    return (
+        f"${_three_digits(usd)}",
+        f"{by}{', as given' if is_given else ' by its sheet'}",
+    )
+
+
+def _three_digits(amount: float) -> str:
+    return f"{float(f'{amount:.3g}'):,.10g}"
 
 
 def _carbon(report: Json) -> tuple[str, str]:
@@ -291,7 +298,7 @@ def _carbon(report: Json) -> tuple[str, str]:
     if grams is None:
         return "-", "CO2e: unknown, as the energy is, or how many samples there are"
     by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of the energy above"
-    return format_quantity(grams, "g"), by
+    return f"{_three_digits(grams)} g", by
 
 
 def _of_which(report: Json) -> str:

@@ -144,6 +144,18 @@ def test_a_report_says_where_its_price_is_from(tmp_path: Path) -> None:
     assert found[1].summary == found[2].summary
 
 
+def test_a_purchase_is_an_assumption_that_is_said() -> None:
+    """Its hours are in the source, and the table says that they were given."""
+    report = perfc.analyze(
+        MODEL, "rtx-4090", batch=64, overrides={"price.amortised_hours": 15990}
+    )
+
+    target = report.header["target"]
+    assert 0.1 == pytest.approx(target["usd_per_hour"])
+    assert target["price_source"].endswith(" over 15,990 hours (--set)")
+    assert "at 0.1 USD an hour, as given" in str(report)
+
+
 def test_a_preset_says_prices(tmp_path: Path) -> None:
     """A preset has a price and an intensity; what is given wins, and that is said."""
     preset = tmp_path / "ours.toml"
