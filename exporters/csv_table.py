@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from perfc import tools
-from perfc.tools import NODE_KEYS, Exporter, Report
+from perfc.tools import NODE_KEYS, Comparison, Exporter, Report
 
 _FORMULAS = (
     "=",
@@ -48,9 +47,8 @@ class CsvTable(Exporter):
 
     def compared(self, reports: Sequence[Report]) -> str:
         """Return the entries of a comparison; unknown numbers are empty."""
-        keys = tools.COMPARISON_COLUMNS
-        entries = tools.comparison_entries(reports)
-        return _document(keys, (tuple(map(e.__getitem__, keys)) for e in entries))
+        entries = Comparison(reports).entries
+        return _document(entries[0], (entry.values() for entry in entries))
 
 
 def _document(heading: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

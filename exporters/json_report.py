@@ -20,10 +20,11 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
+        comparison = tools.Comparison(reports)
         document = {
             "schema": "perfc.reports/1",
-            "comparison": tools.comparison_entries(reports),
+            "comparison": comparison.entries,
             "reports": documents,
-            "plans": [plan.to_dict() for plan in tools.compared(reports)],
+            "plans": [plan.to_dict() for plan in comparison.plans],
         }
         return format_json(document)

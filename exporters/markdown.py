@@ -25,13 +25,15 @@ class Markdown(Exporter):
 
 
 def _comparison(reports: Sequence[Report]) -> Iterator[str]:
-    heading, *rows = tools.comparison_rows(reports)
+    comparison = tools.Comparison(reports)
+    heading, *rows = comparison.rows
     names = dict.fromkeys(_escaped(report.model.name) for report in reports)
     yield f"## {', '.join(names)}, compared"
     yield ""
-    yield from _table(heading, rows, tools.comparison_sides(reports))
+    sides = "".join(column.side for column in comparison.columns)
+    yield from _table(heading, rows, sides)
     yield ""
-    for note in tools.comparison_notes(reports):
+    for note in comparison.notes:
         yield f"- {_escaped(note)}"
 
 

@@ -36,7 +36,7 @@ from perfc.tools.given import (
     whole,
 )
 from perfc.tools.option import Option
-from perfc.tools.sheet_options import with_sheet_options
+from perfc.tools.sheet_options import SheetOptions, said_as_fields
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -89,7 +89,7 @@ class LoadOptions(SettingOptions, total=False):
     preset: str | os.PathLike[str] | None
 
 
-class AnalyzeOptions(LoadOptions, total=False):
+class AnalyzeOptions(LoadOptions, SheetOptions, total=False):
     """What `perfc.analyze` takes by name."""
 
     runtime: str
@@ -100,8 +100,6 @@ class AnalyzeOptions(LoadOptions, total=False):
     pipeline: str | None
     input_pipeline: str | os.PathLike[str] | None
     overrides: Mapping[str, Any] | None
-    price: float | str | os.PathLike[str] | None
-    carbon: float | None
 
 
 class TorchOptions(SettingOptions, total=False):
@@ -365,9 +363,7 @@ class Request:
         default=None,
         metadata=_told(
             path_text,
-            Option(
-                flag="--pipeline", metavar="STRING", help="Run exactly these passes."
-            ),
+            Option(flag="--pipeline", metavar="STRING", help="Run just these passes."),
         ),
     )
     input_pipeline: str | None = attrs.field(
@@ -457,9 +453,7 @@ class Request:
             for name, value in given.items()
             if name in fields and (value is not None or name in named)
         }
-        overrides = with_sheet_options(read.get("overrides", _EMPTY), given)
-        if overrides:
-            read["overrides"] = overrides
+        read |= said_as_fields(read, given)
         return cls(**read, given=frozenset(read))
 
     def of_loaded(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypedDict
 
 import attrs
 
@@ -15,6 +16,13 @@ from perfc.ir import UsageError
 from perfc.ir.support import path_text
 from perfc.tools.given import read_field
 from perfc.tools.option import Option
+
+
+class SheetOptions(TypedDict, total=False):
+    """What calls in Python take."""
+
+    price: float | str | os.PathLike[str] | None
+    carbon: float | None
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +62,23 @@ SHEET_OPTIONS: Mapping[str, SheetOption] = {
     ),
 }
 """They, by name."""
+
+
+def said_as_fields(
+    read: Mapping[str, Any], given: Mapping[str, object]
+) -> dict[str, dict[str, str]]:
+    """Return the `overrides` of a request with what options say, if they say anything.
+
+    Args:
+        read: Fields of a request.
+        given: Options by name, among others.
+
+    Raises:
+        UsageError: as `with_sheet_options` does.
+
+    """
+    found = with_sheet_options(read.get("overrides", {}), given)
+    return {"overrides": found} if found else {}
 
 
 def with_sheet_options(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         preset_names,
     )
     from perfc.costmodels.sheets.price_section import price_source
-    from perfc.costmodels.sheets.price_sheet import price_in_sheet
+    from perfc.costmodels.sheets.price_sheet import with_price
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, describe_modes, load_target
     from perfc.costmodels.sheets.sheet_fields import FIELDS, is_of_time, is_possible
@@ -84,7 +84,7 @@ else:
             "power_modes": ("described_modes", "mode_problems", "with_mode"),
             "preset_file": ("PresetError", "find_preset", "preset_names"),
             "price_section": ("price_source",),
-            "price_sheet": ("price_in_sheet",),
+            "price_sheet": ("with_price",),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "describe_modes", "load_target"),
             "sheet_fields": ("FIELDS", "is_of_time", "is_possible"),
@@ -153,7 +153,6 @@ __all__ = [
     "nominal",
     "parse_profile",
     "preset_names",
-    "price_in_sheet",
     "price_source",
     "profile_names",
     "profile_problems",
@@ -166,4 +165,5 @@ __all__ = [
     "usual_topology",
     "with_devices",
     "with_mode",
+    "with_price",
 ]

@@ -1,10 +1,12 @@
-"""What an hour of a target costs: by its sheet, or by a purchase.
+"""The price of an hour of a target, by its sheet or by a purchase, and its carbon.
 
 [price]
 usd_per_hour        of one GPU, its share of the machine around it included
 usd                 what the board costs to buy
 amortised_hours     over how many hours that is spread: an assumption of whoever
                     states it; none is made
+[carbon]
+g_per_kwh           grams of CO2 equivalent that a kWh stands for where it is
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from perfc.costmodels.sheets.sheet_fields import (
     AMORTISED_HOURS,
+    CARBON,
     USD,
     USD_PER_HOUR,
     FieldValue,
@@ -30,12 +33,17 @@ _INSTEAD: Mapping[str, str] = {
 
 
 def usd_per_hour(fields: Fields) -> float | None:
-    """Return what an hour of one GPU costs in US dollars; None if nobody says."""
+    """Return the US dollars that an hour of one GPU costs; None if nobody says."""
     if USD_PER_HOUR in fields:
         return float(fields[USD_PER_HOUR])
     if AMORTISED_HOURS in fields:
         return float(fields[USD]) / float(fields[AMORTISED_HOURS])
     return None
+
+
+def g_per_kwh(fields: Fields) -> float | None:
+    """Return the grams of CO2 equivalent of a kWh; None if nobody says."""
+    return float(fields[CARBON]) if CARBON in fields else None
 
 
 def price_source(fields: Fields, sources: Mapping[str, str]) -> str | None:

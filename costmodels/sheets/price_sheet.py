@@ -29,27 +29,30 @@ Table = Mapping[str, object]
 _KEYS = ("usd_per_hour", "source", "date")
 
 
-def price_in_sheet(path: str, document: Table) -> tuple[float, str] | None:
-    """Return the price of a target by a price sheet, and its citation.
+def with_price(
+    document: Table, overrides: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return overrides with the price that a price sheet has, and its citation.
 
     Args:
-        path: The price sheet.
         document: The target's own sheet. That of a system also names its GPU's, whose
             price holds where the price sheet has none of the system.
-
-    Returns:
-        None where the price sheet has no price of it.
+        overrides: The price among them is the path of the price sheet. A target that
+            the price sheet does not have keeps its own price.
 
     Raises:
         TargetError: the price sheet cannot be read, or an entry is incomplete or of no
             target.
 
     """
-    prices = _Prices(Path(path)).read()
+    prices = _Prices(Path(overrides[USD_PER_HOUR])).read()
+    rest = {name: text for name, text in overrides.items() if name != USD_PER_HOUR}
     for name in (document["name"], document.get(TARGET)):
         if name in prices:
-            return prices[name]
-    return None
+            usd, citation = prices[name]
+            cited = {USD_PER_HOUR: f"--price: {citation}"}
+            return {**rest, USD_PER_HOUR: repr(usd)}, cited
+    return rest, {}
 
 
 class _Prices:

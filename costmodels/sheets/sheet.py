@@ -32,12 +32,12 @@ from perfc.costmodels.sheets.host_section import host_resources, node_power
 from perfc.costmodels.sheets.power_section import check_cap, power_of
 from perfc.costmodels.sheets.price_section import (
     check_price,
+    g_per_kwh,
     out_of_force,
     usd_per_hour,
 )
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
-    CARBON,
     GRAPH_GAP_SOURCE,
     MEMORY_OF,
     MODE,
@@ -72,9 +72,6 @@ from perfc.ir.support import path_text
 
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
-
-PRICE_SHEET = "--price:"
-"""What the source of a price begins with that a price sheet of the caller says."""
 
 _GRAPH_GAP = "runtime.graph_gap_us"
 
@@ -249,24 +246,14 @@ def _set_by_hand(
     sources: Mapping[str, str],
     overrides: Mapping[str, str],
 ) -> tuple[dict[str, FieldValue], dict[str, str]]:
-    """Return the fields of a sheet with overrides, and the citation of each.
-
-    A power mode stands for several fields; a price may be in a price sheet, which
-    leaves that of a target that it does not have.
-    """
+    """Return the fields of a sheet with overrides, and the citation of each."""
     if MODE in overrides:
         overrides = sheets.with_mode(document, overrides)
-    path = overrides.get(USD_PER_HOUR, "")
-    if not is_path(path):
+    if not is_path(overrides.get(USD_PER_HOUR, "")):
         return _override(fields, sources, overrides)
-    rest = {name: text for name, text in overrides.items() if name != USD_PER_HOUR}
-    listed = sheets.price_in_sheet(path, document)
-    if listed is None:
-        return _override(fields, sources, rest)
-    usd, citation = listed
-    told = {**rest, USD_PER_HOUR: repr(usd)}
-    fields, sources = _override(fields, sources, told)
-    return fields, {**sources, USD_PER_HOUR: f"{PRICE_SHEET} {citation}"}
+    overrides, cited = sheets.with_price(document, overrides)
+    fields, sources = _override(fields, sources, overrides)
+    return fields, {**sources, **cited}
 
 
 def _override(
@@ -355,7 +342,6 @@ def _check_overridden(fields: Fields) -> None:
 
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
     name = cast("str", document["name"])
-    carbon = fields.get(CARBON)
     device = _device(str(document.get(TARGET, name)), fields)
     links = _links(fields)
     return Target(
@@ -377,7 +363,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         node_power=node_power(fields),
         tiers=sheets.tiers_of(fields, sources) if tiers_in(fields) else (),
         usd_per_hour=usd_per_hour(fields),
-        g_per_kwh=None if carbon is None else float(carbon),
+        g_per_kwh=g_per_kwh(fields),
         fields=fields,
         sources=sources,
         spec_sha256=_digest(name, fields),

@@ -25,7 +25,13 @@ from perfc.tools.cli.arguments import (
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
-from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
+from perfc.tools.reports import (
+    OUT_OF_MEMORY,
+    Comparison,
+    Report,
+    find_exporter,
+    sort_key,
+)
 from perfc.tools.request import Request
 
 EXIT_NOT_MODELLED = 4
@@ -38,11 +44,19 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 """Formats of nodes and tasks, which say nothing of what decides the time."""
 
 
+class _Models(click.Argument):
+    """The models: one that is missing is called so."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the name of one."""
+        return "'MODEL'"
+
+
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.argument("model", cls=_Models, nargs=-1, required=True, metavar="MODEL...")
 @request_option("target", required=False)
 @request_options(
     "preset",
@@ -90,7 +104,7 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     help="Print the passes that would run, as --pipeline takes them, and no report.",
 )
 @debug_option
-def analyze(models: tuple[str, ...], **options: Any) -> int:
+def analyze(model: tuple[str, ...], **options: Any) -> int:
     """Predict the time of one iteration of MODEL, and say where it goes.
 
     Several models, or several targets, are compared: a row a model and target.
@@ -103,7 +117,7 @@ def analyze(models: tuple[str, ...], **options: Any) -> int:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
     output, targets = options["output"], options["target"]
-    asked = [read_requests(model, options, targets) for model in models]
+    asked = [read_requests(one, options, targets) for one in model]
     if options["print_pipeline"]:
         write_result(_pipeline(asked), output)
         return 0
@@ -112,7 +126,7 @@ def analyze(models: tuple[str, ...], **options: Any) -> int:
         options["form"],
         reports=count,
         path=output,
-        instead="one --target" if len(models) == 1 else "one MODEL and one --target",
+        instead="one --target" if len(model) == 1 else "one MODEL and one --target",
     )
     by = None if options["column"] is None else _sorting(options["column"], count)
     if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
@@ -123,9 +137,9 @@ def analyze(models: tuple[str, ...], **options: Any) -> int:
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
     if by is not None:
-        from perfc.tools.reports import sorted_reports
-
-        reports = sorted_reports(reports, by)
+        key, largest_first = by
+        shown = Comparison(reports).sorted(key, largest_first=largest_first)
+        reports = list(shown.reports)
     text: str | bytes | None = None
     if len(reports) > 1 and not options["verbose"]:
         text = exporter.compared(reports)
@@ -136,12 +150,10 @@ def analyze(models: tuple[str, ...], **options: Any) -> int:
 
 
 def _sorting(column: str, count: int) -> tuple[str, bool]:
-    from perfc.tools.reports import sort_column
-
     if count < _COMPARED:
         msg = f"--sort {column}: there is one report; give several MODEL or --target"
         raise UsageError(msg)
-    return sort_column(column)
+    return sort_key(column)
 
 
 def _pipeline(asked: Sequence[Sequence[Request]]) -> str:

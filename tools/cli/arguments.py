@@ -19,7 +19,7 @@ from perfc.tools.files import tell
 from perfc.tools.given import MAX_DIM, read_prune
 from perfc.tools.option import Option
 from perfc.tools.request import OPTIONS, Request
-from perfc.tools.sheet_options import SHEET_OPTIONS, with_sheet_options
+from perfc.tools.sheet_options import SHEET_OPTIONS, said_as_fields
 
 if TYPE_CHECKING:
     from perfc.passes.instruments import Timing
@@ -163,9 +163,7 @@ def read_request(model: str, options: Mapping[str, Any]) -> Request:
         for name, value in options.items()
         if name in OPTIONS and name != "target"
     }
-    overrides = with_sheet_options(read.get("overrides", {}), options)
-    if overrides:
-        read["overrides"] = overrides
+    read |= said_as_fields(read, options)
     return Request(model=model, given=_given(read), **read)
 
 

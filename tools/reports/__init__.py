@@ -8,17 +8,11 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
-        COMPARISON_COLUMNS,
+        Comparison,
         compared,
-        comparison_entries,
-        comparison_notes,
         comparison_rows,
-        comparison_sides,
-        comparison_text,
-        sort_column,
-        sorted_reports,
+        sort_key,
     )
-    from perfc.tools.reports.cost import gco2e_per_million, usd_per_million
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -47,18 +41,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": (
-                "COMPARISON_COLUMNS",
-                "compared",
-                "comparison_entries",
-                "comparison_notes",
-                "comparison_rows",
-                "comparison_sides",
-                "comparison_text",
-                "sort_column",
-                "sorted_reports",
-            ),
-            "cost": ("gco2e_per_million", "usd_per_million"),
+            "comparison": ("Comparison", "compared", "comparison_rows", "sort_key"),
             "exporter": ("Exporter", "find_exporter"),
             "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
@@ -83,13 +66,13 @@ else:
     )
 
 __all__ = [
-    "COMPARISON_COLUMNS",
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
     "PAGE_SCRIPT",
     "PAGE_STYLE",
     "RESULT_FORMATS",
+    "Comparison",
     "Exporter",
     "PricedPlan",
     "Report",
@@ -100,11 +83,7 @@ __all__ = [
     "bubble_s",
     "columns_text",
     "compared",
-    "comparison_entries",
-    "comparison_notes",
     "comparison_rows",
-    "comparison_sides",
-    "comparison_text",
     "detail_of",
     "device_limits",
     "find_exporter",
@@ -115,15 +94,12 @@ __all__ = [
     "format_result",
     "format_share",
     "format_us",
-    "gco2e_per_million",
     "kernel_limit",
     "lone_id",
     "memory_timeline",
     "node_id",
     "plan_of",
     "print_analysis",
-    "sort_column",
-    "sorted_reports",
-    "usd_per_million",
+    "sort_key",
     "with_probabilities",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -30,21 +31,19 @@ _BEST_HIGH = frozenset(
 
 
 @attrs.frozen
-class _Column:
+class Column:
     """A column as people read it.
 
     Attributes:
         heading: Above it.
         side: Where its cells stand, `l` or `r`.
-        cell: The text of an entry of `comparison_entries`.
-        shown: Whether entries need it; None for always.
+        cell: The text of an entry.
 
     """
 
     heading: str
     side: str
     cell: Callable[[Json], str]
-    shown: Callable[[Sequence[Json]], bool] | None = None
 
 
 def _or_dash(key: str, written: Callable[[Any], str]) -> Callable[[Json], str]:
@@ -65,50 +64,160 @@ def _rate(amount: float) -> str:
     return format_quantity(amount, "").strip()
 
 
-def _has_several_models(entries: Sequence[Json]) -> bool:
-    return len({entry["model"] for entry in entries}) > 1
-
-
-def _has_carbon(entries: Sequence[Json]) -> bool:
-    return any(entry["g_per_kwh"] is not None for entry in entries)
-
+_MODEL, _CARBON = "model", "CO2e/M samples"
+"""Headings of columns that not every comparison has."""
 
 _COLUMNS = (
-    _Column("model", "l", lambda entry: str(entry["model"]), _has_several_models),
-    _Column("target", "l", lambda entry: str(entry["target"])),
-    _Column("time", "r", lambda entry: format_us(entry["time_us"])),
-    _Column("90 % interval", "l", _interval),
-    _Column("device alone", "r", _or_dash("device_only_us", format_us)),
-    _Column("GPU busy", "r", lambda entry: format_percent(entry["busy_share"])),
-    _Column("bound by", "l", lambda entry: str(entry["bound"])),
-    _Column("memory", "r", _memory),
-    _Column("samples/s", "r", _or_dash("samples_per_s", _rate)),
-    _Column("samples/J", "r", _or_dash("samples_per_j", _rate)),
-    _Column(
+    Column(_MODEL, "l", lambda entry: str(entry["model"])),
+    Column("target", "l", lambda entry: str(entry["target"])),
+    Column("time", "r", lambda entry: format_us(entry["time_us"])),
+    Column("90 % interval", "l", _interval),
+    Column("device alone", "r", _or_dash("device_only_us", format_us)),
+    Column("GPU busy", "r", lambda entry: format_percent(entry["busy_share"])),
+    Column("bound by", "l", lambda entry: str(entry["bound"])),
+    Column("memory", "r", _memory),
+    Column("samples/s", "r", _or_dash("samples_per_s", _rate)),
+    Column("samples/J", "r", _or_dash("samples_per_j", _rate)),
+    Column(
         "$/M samples", "r", _or_dash("usd_per_million_samples", lambda n: f"{n:,.4g}")
     ),
-    _Column(
-        "CO2e/M samples",
+    Column(
+        _CARBON,
         "r",
         _or_dash("gco2e_per_million_samples", lambda n: f"{n:,.4g} g"),
-        _has_carbon,
     ),
-    _Column(
+    Column(
         "faster than the first", "r", _or_dash("probability_faster", format_percent)
     ),
 )
 
 
+_OF_SUMMARY = (
+    *("time_us", "time_us_p05", "time_us_p95", "device_only_us", "bound"),
+    *("peak_memory_bytes", "samples_per_s", "samples_per_j"),
+    *("usd_per_million_samples", "gco2e_per_million_samples"),
+)
+
+KEYS = (
+    *("target", "model", "time_us", "time_us_p05", "time_us_p95", "device_only_us"),
+    *("busy_share", "bound", "peak_memory_bytes", "fits", "samples_per_s"),
+    *("samples_per_j", "usd_per_million_samples", "gco2e_per_million_samples"),
+    "probability_faster",
+)
+"""Keys of entries, in the order of a file's columns."""
+
+
+@attrs.frozen(eq=False)
+class Comparison:
+    """Models on targets, beside each other.
+
+    Attributes:
+        reports: One for each pair, in the order in which they are shown.
+
+    """
+
+    reports: Sequence[Report]
+
+    @functools.cached_property
+    def entries(self) -> list[Json]:
+        """A row for each report, by keys that carry their unit; null is unknown.
+
+        `probability_faster` is that of taking less time than the first of them.
+        """
+        return [_entry(report, self.reports[0]) for report in self.reports]
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """The reports as plans, with how probable it is that each is the fastest."""
+        several = _has_several_models(self.entries)
+        named = [(_name(report, several=several), report) for report in self.reports]
+        plans = [plan_of(name, report) for name, report in named]
+        return with_probabilities(plans, [_errors(report) for report in self.reports])
+
+    def sorted(self, key: str, *, largest_first: bool) -> Comparison:
+        """Return it in the order of a key; those without a number are the last.
+
+        Args:
+            key: One of `KEYS`; those that are equal stay in their order.
+            largest_first: Whether the largest number comes first.
+
+        """
+        pairs = list(zip(self.entries, self.reports, strict=True))
+        known = [pair for pair in pairs if pair[0][key] is not None]
+        unknown = [report for entry, report in pairs if entry[key] is None]
+        known.sort(key=lambda pair: pair[0][key], reverse=largest_first)
+        return Comparison([*(report for _, report in known), *unknown])
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that its entries need."""
+        has_carbon = any(report.target.g_per_kwh is not None for report in self.reports)
+        hidden = {
+            _MODEL: not _has_several_models(self.entries),
+            _CARBON: not has_carbon,
+        }
+        return [one for one in _COLUMNS if not hidden.get(one.heading)]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table, a heading first."""
+        columns = self.columns
+        rows = [tuple(one.cell(entry) for one in columns) for entry in self.entries]
+        return [tuple(one.heading for one in columns), *rows]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sources of prices, and what carbon is of, a line for each.
+
+        Long citations end before the place of what they cite: the sheet has the rest.
+        """
+        return list(dict.fromkeys(_notes(self.reports)))
+
+    def __str__(self) -> str:
+        return "\n".join([columns_text(self.rows), *self.notes])
+
+
 def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
-    """Return the reports as plans, with how probable it is that each is the fastest.
+    """Return reports as plans, with how probable it is that each is the fastest.
 
     Args:
         reports: Of models on targets.
 
     """
-    several = _has_several_models(_entries(reports))
-    plans = [plan_of(_name(report, several=several), report) for report in reports]
-    return with_probabilities(plans, [_errors(report) for report in reports])
+    return Comparison(reports).plans
+
+
+def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
+    """Return the cells of a comparison, a heading first.
+
+    Args:
+        reports: Of models on targets.
+
+    """
+    return Comparison(reports).rows
+
+
+def sort_key(text: str) -> tuple[str, bool]:
+    """Read the value of `--sort`: one of `KEYS`, after `-` for the worst first.
+
+    Returns:
+        The key, and whether its largest number comes first.
+
+    Raises:
+        UsageError: it is no such key.
+
+    """
+    key = text.removeprefix("-")
+    check_known("--sort", key, KEYS)
+    return key, (key in _BEST_HIGH) is not text.startswith("-")
+
+
+def _has_several_models(entries: Sequence[Json]) -> bool:
+    return len({entry["model"] for entry in entries}) > 1
+
+
+def _model(report: Report) -> str:
+    return report.called or report.model.name
 
 
 def _name(report: Report, *, several: bool) -> str:
@@ -124,134 +233,18 @@ def _is_too_large(report: Report) -> bool:
     return any(remark.code == OUT_OF_MEMORY for remark in report.diagnostics)
 
 
-def comparison_entries(reports: Sequence[Report]) -> list[Json]:
-    """Return a row a report, numbers by keys that carry their unit; null is unknown.
-
-    Args:
-        reports: Of models on targets. `probability_faster` is that of being faster than
-            the first of them.
-
-    """
-    return [{key: one[key] for key in COMPARISON_COLUMNS} for one in _entries(reports)]
-
-
-def _entries(reports: Sequence[Report]) -> list[Json]:
-    return [_entry(report, reports[0]) for report in reports]
-
-
-def _model(report: Report) -> str:
-    return report.called or report.model.name
-
-
-_OF_SUMMARY = (
-    *("time_us", "time_us_p05", "time_us_p95", "device_only_us", "bound"),
-    *("peak_memory_bytes", "samples_per_s", "samples_per_j"),
-    *("usd_per_million_samples", "gco2e_per_million_samples"),
-)
-
-
 def _entry(report: Report, first: Report) -> Json:
     summary = report.summary
     chance = probability_shorter(report.errors, first.errors)
-    return {
+    entry = {
         "model": _model(report),
         "target": report.target.name,
         **{key: summary[key] for key in _OF_SUMMARY},
         "busy_share": summary["gpu_active_us"] / report.time_us,
         "fits": not _is_too_large(report),
         "probability_faster": None if report is first else chance,
-        "g_per_kwh": report.target.g_per_kwh,
     }
-
-
-COMPARISON_COLUMNS = (
-    *("target", "model", "time_us", "time_us_p05", "time_us_p95", "device_only_us"),
-    *("busy_share", "bound", "peak_memory_bytes", "fits", "samples_per_s"),
-    *("samples_per_j", "usd_per_million_samples", "gco2e_per_million_samples"),
-    "probability_faster",
-)
-"""Keys of `comparison_entries`, in the order of a file's columns."""
-
-
-def sort_column(text: str) -> tuple[str, bool]:
-    """Read what `--sort` says: a key of a comparison, after `-` for the worst first.
-
-    Returns:
-        The key, and whether its largest number comes first.
-
-    Raises:
-        UsageError: it is no such key.
-
-    """
-    key = text.removeprefix("-")
-    check_known("--sort", key, COMPARISON_COLUMNS)
-    return key, (key in _BEST_HIGH) is not text.startswith("-")
-
-
-def sorted_reports(reports: Sequence[Report], column: tuple[str, bool]) -> list[Report]:
-    """Return reports in the order of a column; those without a number are the last.
-
-    Args:
-        reports: Of models on targets; those that are equal stay in their order.
-        column: What `sort_column` returns.
-
-    """
-    key, largest_first = column
-    pairs = list(zip(comparison_entries(reports), reports, strict=True))
-    known = [pair for pair in pairs if pair[0][key] is not None]
-    unknown = [report for entry, report in pairs if entry[key] is None]
-    known.sort(key=lambda pair: pair[0][key], reverse=largest_first)
-    return [*(report for _, report in known), *unknown]
-
-
-def comparison_text(reports: Sequence[Report]) -> str:
-    """Return a table, a row a report, and below where prices come from.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    notes = comparison_notes(reports)
-    return columns_text(comparison_rows(reports)) + "".join(f"\n{n}" for n in notes)
-
-
-def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    """Return the cells of `comparison_text`, a heading first.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    entries = _entries(reports)
-    columns = _shown(entries)
-    rows = [tuple(column.cell(entry) for column in columns) for entry in entries]
-    return [tuple(column.heading for column in columns), *rows]
-
-
-def comparison_sides(reports: Sequence[Report]) -> str:
-    """Return where the cells of each column stand: `l`eft or `r`ight.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    return "".join(column.side for column in _shown(_entries(reports)))
-
-
-def _shown(entries: Sequence[Json]) -> list[_Column]:
-    return [one for one in _COLUMNS if one.shown is None or one.shown(entries)]
-
-
-def comparison_notes(reports: Sequence[Report]) -> list[str]:
-    """Return where each price comes from, and what carbon is of, a line for each.
-
-    Long citations end before the place of what they cite: the sheet has the rest.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    return list(dict.fromkeys(_notes(reports)))
+    return {key: entry[key] for key in KEYS}
 
 
 def _shortened(citation: str) -> str:

@@ -41,7 +41,7 @@ class Exporter(abc.ABC):
         """
 
     def compared(self, reports: Sequence[Report]) -> str | None:
-        """Return what compares several reports, where it is enough without them.
+        """Return a comparison of several reports, where it is enough without them.
 
         Args:
             reports: At least two.

@@ -16,8 +16,8 @@ from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
+from perfc.tools.cost import gco2e_per_million, rates, usd_per_million
 from perfc.tools.models import Model
-from perfc.tools.reports import cost as report_cost
 from perfc.tools.reports import memory as report_memory
 from perfc.tools.reports import nodes as report_nodes
 from perfc.tools.reports import phases as report_phases
@@ -273,8 +273,8 @@ class Report(VerbResult):
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
             **power,
-            "usd_per_million_samples": report_cost.usd_per_million(*paid),
-            "gco2e_per_million_samples": report_cost.gco2e_per_million(*emitted),
+            "usd_per_million_samples": usd_per_million(*paid),
+            "gco2e_per_million_samples": gco2e_per_million(*emitted),
             **report_summary.throughput(
                 self.results, self._samples, on_cpu=self.target.device.synchronous
             ),
@@ -331,7 +331,7 @@ class Report(VerbResult):
                 "spec_sha256": self.target.spec_sha256,
                 "profile": self.run.profile,
                 "calibration": self.target.profile or None,
-                **report_cost.rates(self.target),
+                **rates(self.target),
                 **({"preset": self.run.preset} if self.run.preset else {}),
             },
             "runtime": self.runtime,

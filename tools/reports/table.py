@@ -12,6 +12,7 @@ import attrs
 
 from perfc.costmodels import Device
 from perfc.costmodels.machine import NEAR_ROWS
+from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
 from perfc.tools.reports.numbers import (
     format_bytes,
@@ -236,8 +237,8 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
-        ("cost", *_cost(report)),
-        ("carbon", *_carbon(report)),
+        ("cost", *cost_words(report, world_size(report))),
+        ("carbon", *carbon_words(report)),
     ):
         if remark:
             yield label, value, remark
@@ -268,37 +269,6 @@ def _power(report: Json) -> tuple[str, str]:
     by_node = "by the watts of the node's sheet"
     parts.append(f"mean SM clock {clock_mhz:,.0f} MHz" if clock_mhz else by_node)
     return f"{watts:.0f} W", ", ".join(parts)
-
-
-def _cost(report: Json) -> tuple[str, str]:
-    """Return what a million samples cost, and by which price; "" where unknown."""
-    target, usd = report["target"], report["summary"]["usd_per_million_samples"]
-    if usd is None:
-        return "", ""
-    by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
-    by += " a rank" if world_size(report) > 1 else ""
-    source = str(target["price_source"])
-    is_given = source.startswith("--") or "(--set)" in source
-    return (
-        f"${_three_digits(usd)}",
-        f"{by}{', as given' if is_given else ' by its sheet'}",
-    )
-
-
-def _three_digits(amount: float) -> str:
-    return f"{float(f'{amount:.3g}'):,.10g}"
-
-
-def _carbon(report: Json) -> tuple[str, str]:
-    """Return the CO2 equivalent of a million samples; "" if nobody asked."""
-    intensity = report["target"]["g_per_kwh"]
-    grams = report["summary"]["gco2e_per_million_samples"]
-    if intensity is None:
-        return "", ""
-    if grams is None:
-        return "-", "CO2e: unknown, as the energy is, or how many samples there are"
-    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of the energy above"
-    return f"{_three_digits(grams)} g", by
 
 
 def _of_which(report: Json) -> str:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.tools.analysis import check_run, run_of
+from perfc.tools.cost import gco2e_per_million, usd_per_million
 from perfc.tools.models import Model
 from perfc.tools.oracle import FEWEST, Found, Memory, Setting, found_together
-from perfc.tools.reports import gco2e_per_million, usd_per_million
 from perfc.tools.request import Request
 from perfc.tools.run import US, Run
 from perfc.tools.sweeping.axes import Axis, Role

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.tools.command import WORKLOAD, Command
 
-from perfc.tools.reports import COMPARISON_COLUMNS
+from perfc.tools.reports.comparison import KEYS
 
 OTHER = "dlrm-ddp:tables=4,rows=500"
 MODELS = (WORKLOAD, OTHER)
@@ -59,7 +59,7 @@ def test_rows_say_what_reports_say(command: Command) -> None:
 
     for row, whole in zip(report["comparison"], report["reports"], strict=True):
         summary = whole["summary"]
-        assert set(COMPARISON_COLUMNS) == set(row)
+        assert set(KEYS) == set(row)
         for key in set(row) & set(summary):
             assert row[key] == summary[key]
         assert row["busy_share"] == summary["gpu_active_us"] / summary["time_us"]
@@ -85,7 +85,7 @@ def test_the_first_is_no_faster_than_itself(command: Command) -> None:
     assert all(0 <= chance <= 1 for chance in chances[1:])
 
 
-@pytest.mark.parametrize("key", COMPARISON_COLUMNS)
+@pytest.mark.parametrize("key", KEYS)
 def test_sorted(command: Command, key: str) -> None:
     """Rows come best first, or worst first; ties as given, unknown ones last."""
     plain = compared(command)["comparison"]
@@ -141,7 +141,7 @@ def test_csv(command: Command) -> None:
     nodes = command("analyze", *MODELS, *ASKED, "--format", "csv", "-v").out
 
     found = list(csv.DictReader(io.StringIO(text)))
-    assert COMPARISON_COLUMNS == tuple(found[0])
+    assert KEYS == tuple(found[0])
     assert [
         {key: "" if row[key] is None else str(row[key]) for key in row} for row in rows
     ] == [dict(row) for row in found]
@@ -179,7 +179,7 @@ def test_html(command: Command) -> None:
         ((*MODELS, *ASKED, "--sort", "tme_us"), "; did you mean time_us?"),
         ((WORKLOAD, "--target", "t4", "--sort", "bound"), "--sort bound: there is one"),
         ((*MODELS, *ASKED, "--print-pipeline"), "--print-pipeline is of one MODEL, fo"),
-        ((*ASKED,), "Missing argument 'MODEL...'"),
+        ((*ASKED,), "Missing argument 'MODEL'"),
         ((*MODELS, *ASKED, "--price", "-3"), "--price: expected a number from 0.0001"),
         ((*MODELS, *ASKED, "--price", "x"), "--price: expected a number of USD/h or "),
         ((*MODELS, *ASKED, "--carbon", "x"), "--carbon: expected a number of g/kWh, "),

@@ -9,14 +9,14 @@ from perfc.costmodels.sheets import price_source
 
 Json: TypeAlias = dict[str, Any]
 _HOUR_S = 3600
-_J_PER_KWH = 3.6e6
-_MILLION = 1e6
+_J_PER_KWH = 3_600_000
+_MILLION = 1_000_000
 
 
 def usd_per_million(
     target: Target, ranks: int, time_s: float, samples: int | None
 ) -> float | None:
-    """Return what a million samples cost in US dollars; None where unknown.
+    """Return the US dollars that a million samples cost; None where unknown.
 
     Args:
         target: What it runs on, whose price is that of one rank for an hour.
@@ -56,3 +56,45 @@ def rates(target: Target) -> Json:
         "price_source": price_source(target.fields, target.sources),
         "g_per_kwh": target.g_per_kwh,
     }
+
+
+def cost_words(report: Json, ranks: int) -> tuple[str, str]:
+    """Return the cost of a million samples, and by which price; "" where unknown.
+
+    Args:
+        report: A `perfc.report/1`.
+        ranks: How many it is of.
+
+    """
+    target, usd = report["target"], report["summary"]["usd_per_million_samples"]
+    if usd is None:
+        return "", ""
+    by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
+    by += " a rank" if ranks > 1 else ""
+    source = str(target["price_source"])
+    is_given = source.startswith("--") or "(--set)" in source
+    return (
+        f"${_three_digits(usd)}",
+        f"{by}{', as given' if is_given else ' by its sheet'}",
+    )
+
+
+def _three_digits(amount: float) -> str:
+    return f"{float(f'{amount:.3g}'):,.10g}"
+
+
+def carbon_words(report: Json) -> tuple[str, str]:
+    """Return the CO2 equivalent of a million samples; "" if nobody asked.
+
+    Args:
+        report: A `perfc.report/1`.
+
+    """
+    intensity = report["target"]["g_per_kwh"]
+    grams = report["summary"]["gco2e_per_million_samples"]
+    if intensity is None:
+        return "", ""
+    if grams is None:
+        return "-", "CO2e: unknown, as the energy is, or how many samples there are"
+    by = f"CO2e of a million samples, at {intensity:,.4g} g/kWh of the energy above"
+    return f"{_three_digits(grams)} g", by

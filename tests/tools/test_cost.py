@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import perfc
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
-from perfc.tools.reports import gco2e_per_million, usd_per_million
+from perfc.tools.cost import gco2e_per_million, usd_per_million
 
 MODEL = "dlrm-ddp:tables=2,rows=1000"
 USD, CO2E = "usd_per_million_samples", "gco2e_per_million_samples"
