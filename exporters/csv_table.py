@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from perfc.tools import NODE_KEYS, Comparison, Exporter, Report
+from perfc import tools
+from perfc.tools import NODE_KEYS, Exporter, Report
 
 _FORMULAS = (
     "=",
@@ -47,7 +48,7 @@ class CsvTable(Exporter):
 
     def compared(self, reports: Sequence[Report]) -> str:
         """Return the entries of a comparison; unknown numbers are empty."""
-        entries = Comparison(reports).entries
+        entries = tools.Comparison(reports).entries
         return _document(entries[0], (entry.values() for entry in entries))
 
 

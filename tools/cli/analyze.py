@@ -25,13 +25,7 @@ from perfc.tools.cli.arguments import (
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.files import write_result
 from perfc.tools.models import load_request
-from perfc.tools.reports import (
-    OUT_OF_MEMORY,
-    Comparison,
-    Report,
-    find_exporter,
-    sort_key,
-)
+from perfc.tools.reports import OUT_OF_MEMORY, Report, find_exporter
 from perfc.tools.request import Request
 
 EXIT_NOT_MODELLED = 4
@@ -137,6 +131,8 @@ def analyze(model: tuple[str, ...], **options: Any) -> int:
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
     if by is not None:
+        from perfc.tools.reports import Comparison
+
         key, largest_first = by
         shown = Comparison(reports).sorted(key, largest_first=largest_first)
         reports = list(shown.reports)
@@ -150,6 +146,8 @@ def analyze(model: tuple[str, ...], **options: Any) -> int:
 
 
 def _sorting(column: str, count: int) -> tuple[str, bool]:
+    from perfc.tools.reports import sort_key
+
     if count < _COMPARED:
         msg = f"--sort {column}: there is one report; give several MODEL or --target"
         raise UsageError(msg)
