@@ -48,9 +48,11 @@ if TYPE_CHECKING:
         find_preset,
         preset_names,
     )
+    from perfc.costmodels.sheets.price_section import price_source
+    from perfc.costmodels.sheets.price_sheet import with_price
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, describe_modes, load_target
-    from perfc.costmodels.sheets.sheet_fields import FIELDS, is_possible
+    from perfc.costmodels.sheets.sheet_fields import FIELDS, is_of_time, is_possible
     from perfc.costmodels.sheets.sheet_lint import memory_problems, memory_values
     from perfc.costmodels.sheets.shipped import as_known, nominal
     from perfc.costmodels.sheets.system_sheet import (
@@ -107,9 +109,11 @@ else:
             "modified": ("imagined", "is_imagined"),
             "power_modes": ("described_modes", "mode_problems", "with_mode"),
             "preset_file": ("PresetError", "find_preset", "preset_names"),
+            "price_section": ("price_source",),
+            "price_sheet": ("with_price",),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "describe_modes", "load_target"),
-            "sheet_fields": ("FIELDS", "is_possible"),
+            "sheet_fields": ("FIELDS", "is_of_time", "is_possible"),
             "shipped": ("as_known", "nominal"),
             "sheet_lint": ("memory_problems", "memory_values"),
             "system_sheet": (
@@ -167,6 +171,7 @@ __all__ = [
     "imagined",
     "is_imagined",
     "is_memory",
+    "is_of_time",
     "is_path",
     "is_possible",
     "kept_target",
@@ -184,6 +189,7 @@ __all__ = [
     "nominal",
     "parse_profile",
     "preset_names",
+    "price_source",
     "profile_names",
     "profile_problems",
     "system_names",
@@ -197,5 +203,6 @@ __all__ = [
     "usual_topology",
     "with_devices",
     "with_mode",
+    "with_price",
     "with_target",
 ]

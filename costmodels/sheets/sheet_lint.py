@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from perfc.costmodels import sheets
 from perfc.costmodels.machine import TargetError
 from perfc.costmodels.sheets.power_section import power_problems
+from perfc.costmodels.sheets.price_section import price_problems
 from perfc.costmodels.sheets.sheet_fields import (
     LAUNCH,
     MODES,
@@ -65,6 +66,7 @@ def find_problems(document: Table) -> Iterator[Problem]:
         yield from power_problems(fields)
         if any(map(_is_of_a_node, fields)):
             yield from sheets.host_problems(fields)
+        yield from price_problems(fields)
         if TIERS in document:
             yield from sheets.tier_problems(fields)
 

@@ -6,6 +6,7 @@
     [node]                          gpus, topology, host
     [network]                       fabric, nics, nic_gbit_per_s; none: one node
     [host] [power] [tiers.NAME]     what a node has besides; watts of it, not of a GPU
+    [price] [carbon]                in place of those of its GPUs' sheet, of one GPU
     [sources]
 
 Every field has a value and a source, as in sheets of targets (`sheet_fields.py`).
@@ -46,7 +47,8 @@ from perfc.ir import PerfcError
 Fields = Mapping[str, FieldValue]
 
 _BESIDE = ("host", "power", TIERS)
-_KEYS = ("name", "aliases", TARGET, "node", "network", *_BESIDE, "sources")
+_INSTEAD = ("price", "carbon")
+_KEYS = ("name", "aliases", TARGET, "node", "network", *_BESIDE, *_INSTEAD, "sources")
 _BYTES_PER_GBIT = 1e9 / 8
 
 NODE_GPUS = 8

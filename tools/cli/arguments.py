@@ -20,6 +20,7 @@ from perfc.tools.files import tell
 from perfc.tools.given import MAX_DIM, read_prune
 from perfc.tools.option import Option
 from perfc.tools.request import OPTIONS, Request
+from perfc.tools.sheet_options import SHEET_OPTIONS, said_as_fields
 
 if TYPE_CHECKING:
     from perfc.passes.instruments import Timing
@@ -128,7 +129,9 @@ def request_option(
         changes: What is different of its `Option`.
 
     """
-    option = attrs.evolve(OPTIONS[name], **changes)
+    known = SHEET_OPTIONS.get(name)
+    option = OPTIONS[name] if known is None else known.option
+    option = attrs.evolve(option, **changes)
     given: dict[str, Any] = {"callback": callback, "type": _type(option)}
     if option.default is not None:
         given |= {"default": option.default, "show_default": True}
@@ -161,6 +164,7 @@ def read_request(model: str, options: Mapping[str, Any]) -> Request:
         for name, value in options.items()
         if name in OPTIONS and name != "target"
     }
+    read |= said_as_fields(read, options)
     return Request(model=model, given=_given(read), **read)
 
 

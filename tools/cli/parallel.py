@@ -43,8 +43,8 @@ _OF_COMPAT = frozenset(
 """What `--compat` goes together with."""
 
 _NOT_OF_NETWORKS = frozenset(
-    {"target", "ranks", "texts", "method", "limit", "objective", "price_per_hour"}
-    | {"memory_gb", "compat", "accumulate"}
+    {"target", "ranks", "texts", "method", "limit", "objective", "price"}
+    | {"memory_gb", "compat", "accumulate", "price_per_hour"}
 )
 """What `--network` leaves no room for."""
 
@@ -118,12 +118,8 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     show_default=True,
     help="What is best: most samples a second, least memory of a GPU, least money.",
 )
-@click.option(
-    "--price-per-hour",
-    type=float,
-    metavar="USD",
-    help="What one GPU costs.",
-)
+@request_options("price")
+@click.option("--price-per-hour", type=float, hidden=True)
 @click.option(
     "--memory",
     "memory_gb",
@@ -396,6 +392,11 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
     method = options["method"] or (None if options["texts"] else _METHODS[0])
+    if options["price_per_hour"] is not None:
+        if options["price"] is not None:
+            msg = "--price-per-hour and --price say the same: give --price"
+            raise UsageError(msg)
+        options = {**options, "price": options["price_per_hour"]}
     of_strategies = {"ranks": None, "accumulate": None}
     (asked,) = read_requests(
         options["model"],
@@ -413,7 +414,6 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
         microbatches=options["microbatches"] or (),
         accumulate=options["accumulate"],
         memory_gb=options["memory_gb"],
-        usd_per_hour=options["price_per_hour"],
     )
 
 

@@ -48,7 +48,7 @@ _USUAL = (
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     "overheads",
-    *("passes", "pipeline", "overrides"),
+    *("passes", "pipeline", "overrides", "price", "carbon"),
 )
 @click.option(
     "--metric",

@@ -125,7 +125,7 @@ class Setting:
             overrides = {
                 name: str(target.fields[name])
                 for name, cited in target.sources.items()
-                if cited == "--set"
+                if cited == "--set" or cited.startswith("--price: ")
             }
         else:
             source = target

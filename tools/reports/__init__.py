@@ -8,9 +8,10 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
+        Comparison,
         compared,
         comparison_rows,
-        comparison_text,
+        sort_key,
     )
     from perfc.tools.reports.exporter import Exporter, find_exporter
     from perfc.tools.reports.nodes import NODE_KEYS
@@ -45,7 +46,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("compared", "comparison_rows", "comparison_text"),
+            "comparison": ("Comparison", "compared", "comparison_rows", "sort_key"),
             "exporter": ("Exporter", "find_exporter"),
             "nodes": ("NODE_KEYS",),
             "numbers": (
@@ -73,6 +74,7 @@ __all__ = [
     "NODE_KEYS",
     "OUT_OF_MEMORY",
     "RESULT_FORMATS",
+    "Comparison",
     "Exporter",
     "PricedPlan",
     "Report",
@@ -88,7 +90,6 @@ __all__ = [
     "columns_text",
     "compared",
     "comparison_rows",
-    "comparison_text",
     "detail_of",
     "device_limits",
     "find_exporter",
@@ -105,5 +106,6 @@ __all__ = [
     "plan_of",
     "print_analysis",
     "report_head",
+    "sort_key",
     "with_probabilities",
 ]

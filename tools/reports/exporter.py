@@ -63,14 +63,33 @@ class Exporter(abc.ABC):
         for name, document in self.split(report):
             write_file(folder / name, document)
 
+    def compared(self, reports: Sequence[Report]) -> str | None:
+        """Return a comparison of several reports, where it is enough without them.
 
-def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> Exporter:
+        Args:
+            reports: At least two.
+
+        Returns:
+            None for a format that always holds the reports themselves.
+
+        """
+        return None
+
+
+def find_exporter(
+    name: str,
+    *,
+    reports: int = 1,
+    path: Path | None = None,
+    instead: str = "one --target",
+) -> Exporter:
     """Return the exporter of a format that can take what it is going to get.
 
     Args:
         name: Name of the format.
         reports: How many reports there are.
         path: The file that the document is for; None for none.
+        instead: What to give to have one report.
 
     Raises:
         UsageError: no exporter has this name, or it cannot take so many reports,
@@ -84,7 +103,7 @@ def find_exporter(name: str, *, reports: int = 1, path: Path | None = None) -> E
         raise PerfcError(msg)
     exporter = found()
     if reports > 1 and not exporter.holds_several:
-        msg = f"format {name!r} holds one report, not {reports}: give one --target"
+        msg = f"format {name!r} holds one report, not {reports}: give {instead}"
         raise UsageError(msg)
     if path is not None and path.is_dir() and not exporter.splits:
         msg = f"format {name!r} writes one file, and {path} is a folder: name a file"

@@ -12,6 +12,7 @@ import attrs
 
 from perfc.costmodels import Device
 from perfc.costmodels.machine import NEAR_ROWS
+from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
 from perfc.tools.reports.numbers import (
     format_bytes,
@@ -242,6 +243,8 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
+        ("cost", *cost_words(report, world_size(report))),
+        ("carbon", *carbon_words(report)),
     ):
         if remark:
             yield label, value, remark

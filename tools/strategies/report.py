@@ -282,11 +282,11 @@ def _table(
             "90 % interval": _interval(price),
             "is best": None if missing else plan.chance,
             "samples/s": format_quantity(price.samples_per_s, "").strip(),
+            "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
             "memory": format_bytes(price.peak_bytes),
             "exposed": format_us(price.exposed_s * _US),
             "bubble": _bubble(price) if stages else None,
             "bound by": price.bound,
-            "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
         }
         shown = {name: cell for name, cell in cells.items() if cell is not None}
         rows = rows or [tuple(shown)]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.tools.analysis import check_run, run_of
+from perfc.tools.cost import gco2e_per_million, usd_per_million
 from perfc.tools.models import Model
 from perfc.tools.oracle import FEWEST, Found, Memory, Setting, found_together
 from perfc.tools.request import Request
@@ -23,13 +24,14 @@ from perfc.tools.sweeping.space import INTERVAL, Configuration, Space
 
 Cells: TypeAlias = dict[str, object]
 
-_UNKNOWN = ("usd_per_million_samples", "mfu", "tokens_per_s")
+_UNKNOWN = ("mfu", "tokens_per_s")
 """Metrics that reports of analyses have no number of."""
 
 TOGETHER = frozenset(
     {
         *("time_us", "peak_memory_bytes", "energy_j", "launches"),
         *("gpu_active_us", "gpu_idle_us", "samples_per_s", "samples_per_j", "fits"),
+        *("usd_per_million_samples", "gco2e_per_million_samples"),
         *_UNKNOWN,
     }
 )
@@ -154,13 +156,21 @@ class Alike:
             samples = None if batch is None else batch * run.model.program.replicas
             time_s = columns["time_us"][at] / US
             joules = columns["energy_j"][at]
+            energy_j = None if math.isnan(joules) else joules
             peak = columns["peak_memory_bytes"][at]
+            target, ranks = run.target, run.model.ranks
             cells: Cells = {
                 **dict.fromkeys(_UNKNOWN),
                 **{name: column[at] for name, column in columns.items()},
-                "energy_j": None if math.isnan(joules) else joules,
+                "energy_j": energy_j,
                 "samples_per_s": samples / time_s if samples and time_s else None,
                 "samples_per_j": samples / joules if samples and joules > 0 else None,
+                "usd_per_million_samples": usd_per_million(
+                    target, ranks, time_s, samples
+                ),
+                "gco2e_per_million_samples": gco2e_per_million(
+                    target, energy_j, samples
+                ),
                 "fits": peak <= run.target.device.memory.usable_bytes,
             }
             yield {name: cells[name] for name in wanted} | {"bound": found.bounds[at]}
