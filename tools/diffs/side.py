@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import PerfcError
+from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import brief, parse_json, read_text
 
 Json: TypeAlias = Any
 REPORT, REPORTS = "perfc.report/1", "perfc.reports/1"
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
+_TRACE = re.compile(
+    rb'"(traceEvents|schemaVersion|deviceProperties|displayTimeUnit)"\s*:\s*[^\s]'
+)
+"""A key that a trace, and no report, has near its beginning."""
 
 
 @attrs.frozen
@@ -24,12 +32,15 @@ class Segment:
         kind: As in `critical_path` of a report.
         detail: Likewise.
         us: How long it is.
+        kernel: Number of the kernel of its op that ran, or that had to wait; -1 for
+            none, or where a report does not say.
 
     """
 
     kind: str
     detail: str
     us: float
+    kernel: int = -1
 
 
 @attrs.frozen(eq=False)
@@ -47,6 +58,8 @@ class SideNode:
         duration_us: Of its kernels.
         fuses: Names of the ops that it computes, if it is generated.
         segments: Its parts of the time.
+        names: Its kernels as a trace names them; empty of a prediction.
+        measured_op: What a trace calls it; empty of a prediction.
 
     """
 
@@ -60,6 +73,8 @@ class SideNode:
     duration_us: float
     fuses: tuple[str, ...]
     segments: Sequence[Segment]
+    names: tuple[str, ...] = ()
+    measured_op: str = ""
 
     @functools.cached_property
     def shapes(self) -> tuple[str, ...]:
@@ -99,6 +114,9 @@ class Side:
         time_us: The time.
         nodes: Its ops, and whatever else takes time.
         factors: What the time is off by; None where it was measured.
+        target: The name of its target; empty where perfc has none.
+        step: The step of a trace that it is; empty of a prediction.
+        remarks: What there is to say of a trace.
 
     """
 
@@ -110,10 +128,18 @@ class Side:
     time_us: float
     nodes: Sequence[SideNode]
     factors: Sequence[Factor] | None
+    target: str = ""
+    step: str = ""
+    remarks: tuple[Diagnostic, ...] = ()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is a step of a trace."""
+        return self.factors is None
 
 
 def read_sides(path: Path) -> list[Side]:
-    """Return the reports of a file.
+    """Return the reports of a file, gzipped or not.
 
     Raises:
         PerfcError: it cannot be read, or is no report.
@@ -121,8 +147,32 @@ def read_sides(path: Path) -> list[Side]:
     """
     where = str(path)
     what = "a report of `perfc analyze --format json`"
-    text = read_text(path, PerfcError, what)
+    if is_gzipped(path):
+        from perfc.traces.json_stream import EventFile
+
+        text = "".join(EventFile(path).chunks())
+    else:
+        text = read_text(path, PerfcError, what)
     return sides_of(parse_json(text, PerfcError, where, what), where)
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file is a trace, by how it begins; False if unreadable."""
+    if not path.is_file():
+        return False
+    from perfc.traces.json_stream import EventFile
+
+    head = EventFile(path).head(_HEAD_BYTES)
+    return head.lstrip()[:1] == b"[" or _TRACE.search(head) is not None
+
+
+def is_gzipped(path: Path) -> bool:
+    """Whether a file is gzipped; False if unreadable, or no file."""
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and file.read(2) == _GZIP
+    except OSError:
+        return False
 
 
 def sides_of(document: Json, where: str) -> list[Side]:
@@ -171,6 +221,7 @@ def _side(found: _Fields) -> Side:
             )
             for one in found.list("uncertainty")
         ],
+        target.text("name"),
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfc.tools.replay.replay_report import replay_json, replay_text
     from perfc.tools.replay.rescale import Method, Rescaling
     from perfc.tools.replay.rescale_report import rescale_json, rescale_text
+    from perfc.tools.replay.step_times import MeasuredStep, measured_steps
     from perfc.tools.replay.steps_option import Steps, check_steps
     from perfc.tools.replay.trace_files import read_recorded, read_traces
     from perfc.tools.replay.trace_target import measured_on, target_of_trace
@@ -28,6 +29,7 @@ else:
             "replay_report": ("replay_json", "replay_text"),
             "rescale": ("Method", "Rescaling"),
             "rescale_report": ("rescale_json", "rescale_text"),
+            "step_times": ("MeasuredStep", "measured_steps"),
             "steps_option": ("Steps", "check_steps"),
             "trace_files": ("read_recorded", "read_traces"),
             "trace_target": ("measured_on", "target_of_trace"),
@@ -35,6 +37,7 @@ else:
     )
 
 __all__ = [
+    "MeasuredStep",
     "Method",
     "Rescaling",
     "Steps",
@@ -42,6 +45,7 @@ __all__ = [
     "check_steps",
     "collective_prices",
     "measured_on",
+    "measured_steps",
     "profile_seconds",
     "read_recorded",
     "read_traces",
