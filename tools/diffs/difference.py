@@ -13,7 +13,7 @@ from perfc.ir.support import brief, path_text
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_names import short_name
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
-from perfc.tools.diffs.same_program import same_program
+from perfc.tools.diffs.same_program import as_traced, same_program
 from perfc.tools.diffs.side import Side, SideNode, is_trace, read_sides, sides_of
 from perfc.tools.diffs.waterfall import BY, Step, waterfall
 from perfc.tools.reports import (
@@ -32,6 +32,9 @@ Source: TypeAlias = "Report | Mapping[str, Any] | str | os.PathLike[str]"
 
 _SHOWN = 20
 """Steps of a table."""
+
+_LONGEST = 32
+"""Characters of a module in a table."""
 
 _SHOWN_KERNELS = 10
 """Launches of a table."""
@@ -92,7 +95,7 @@ class Diff(VerbResult):
 
     @classmethod
     def _with_trace(cls, base: Side, head: Side, by: str) -> Diff:
-        pairs = matched_with_trace(base.nodes, head.nodes)
+        pairs = matched_with_trace(as_traced(base), as_traced(head))
         remarks = (*base.remarks, *head.remarks, *same_program(base, head))
         steps = waterfall(
             pairs, by, head.time_us - base.time_us, other_host=True, measured=True
@@ -254,9 +257,12 @@ def _kernel_cells(row: Json) -> tuple[str, ...]:
     times = (row["base_us"], row["head_us"])
     names = row["head_kernels"] or row["base_kernels"]
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    module = row["module"]
+    if len(module) > _LONGEST:
+        module = f"…{module[1 - _LONGEST :]}"
     return (
         row["op"],
-        row["module"],
+        module,
         *("-" if us is None else format_us(us) for us in times),
         signed(row["delta_us"]),
         f"{short_name(names[0])}{more}",

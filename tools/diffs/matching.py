@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import TypeAlias
 
 import attrs
@@ -93,11 +95,21 @@ def matched_with_trace(
     the same two ops. Measured ops are called as their predictions, and so are their
     kernels where there are as many.
     """
-    pairs, left, right = _by_keys(base, head, _MEASURED_KEYS, _why_measured)
-    more, left, right = _by_place(pairs, base, head, left, right)
-    pairs = [_as_predicted(pair) for pair in (*pairs, *more)]
-    pairs += [Pair(node, None, "removed") for node in left]
-    return pairs + [Pair(None, node, "added") for node in right]
+    known = [[n for n in nodes if not n.is_bare] for nodes in (base, head)]
+    bare = [[n for n in nodes if n.is_bare] for nodes in (base, head)]
+    pairs, left, right = _by_keys(*known, _MEASURED_KEYS, _why_measured)
+    more, left, right = _by_place(pairs, *known, left, right)
+    pairs += more
+    graphs, left, bare[1] = _by_sequence(left, bare[1])
+    pairs += (Pair(one, other, _why_measured(one, other)) for one, other in graphs)
+    graphs, right, bare[0] = _by_sequence(right, bare[0])
+    pairs += (Pair(other, one, _why_measured(other, one)) for one, other in graphs)
+    if bare[0] and bare[1]:  # of two traces
+        again, *bare = _by_keys(*bare, (lambda n: n.op,), _why_measured)
+        pairs += again
+    pairs = [_as_predicted(pair) for pair in pairs]
+    pairs += [Pair(node, None, "removed") for node in (*left, *bare[0])]
+    return pairs + [Pair(None, node, "added") for node in (*right, *bare[1])]
 
 
 _Matching: TypeAlias = "tuple[list[Pair], list[SideNode], list[SideNode]]"
@@ -128,7 +140,7 @@ def _by_keys(
                 continue
             other = found.pop()
             taken.add(id(other))
-            pairs.append(Pair(other, node, _why(other, node)))
+            pairs.append(Pair(other, node, why(other, node)))
         left = [node for node in left if id(node) not in taken]
         right = unmatched
     return pairs, left, right
@@ -152,6 +164,45 @@ def _by_place(
     return _by_keys(left, right, (key,), _why_measured)
 
 
+def _by_sequence(
+    nodes: Sequence[SideNode], bare: Sequence[SideNode]
+) -> tuple[list[tuple[SideNode, SideNode]], list[SideNode], list[SideNode]]:
+    """Match ops with measured kernels that no op is around: those of a CUDA graph.
+
+    The longest sequences of equal kernels are the same. Kernels of one op are joined.
+
+    Returns:
+        Ops with their kernels, the ops left, and the kernels left.
+
+    """
+    launched = [(node, kind) for node in nodes for kind in node.kernel_ops]
+    kinds = [node.kernel_ops[0] for node in bare]
+    found = SequenceMatcher(None, [kind for _, kind in launched], kinds, False)
+    groups: dict[int, list[SideNode]] = {}
+    for block in found.get_matching_blocks():
+        for at in range(block.size):
+            owner, _ = launched[block.a + at]
+            groups.setdefault(id(owner), []).append(bare[block.b + at])
+    pairs = [(n, _joined(groups[id(n)])) for n in nodes if id(n) in groups]
+    gone = {id(one) for group in groups.values() for one in group}
+    left = [node for node in nodes if id(node) not in groups]
+    return pairs, left, [node for node in bare if id(node) not in gone]
+
+
+def _joined(group: Sequence[SideNode]) -> SideNode:
+    return attrs.evolve(
+        group[0],
+        kernels=tuple(kernel for one in group for kernel in one.kernels),
+        names=tuple(name for one in group for name in one.names),
+        duration_us=math.fsum(one.duration_us for one in group),
+        segments=[
+            attrs.evolve(segment, kernel=number)
+            for number, one in enumerate(group)
+            for segment in one.segments
+        ],
+    )
+
+
 def _both(pair: Pair) -> Iterator[SideNode]:
     yield from (node for node in (pair.base, pair.head) if node is not None)
 
@@ -171,9 +222,9 @@ def _places(
 def _as_predicted(pair: Pair) -> Pair:
     """Call a measured op, and its kernels, as its prediction does."""
     base, head = pair.base, pair.head
-    if base is None or head is None or bool(base.names) == bool(head.names):
+    if base is None or head is None or bool(base.measured) == bool(head.measured):
         return pair
-    if head.names:
+    if head.measured:
         return attrs.evolve(pair, head=_renamed(head, base))
     return attrs.evolve(pair, base=_renamed(base, head))
 
@@ -189,7 +240,7 @@ def _renamed(measured: SideNode, predicted: SideNode) -> SideNode:
     return attrs.evolve(
         measured,
         op=predicted.op,
-        measured_op=measured.op,
+        counted_as=predicted.counted_as,
         module=predicted.module,
         phase=predicted.phase,
         segments=segments,

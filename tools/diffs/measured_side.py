@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
@@ -22,7 +24,7 @@ from perfc.tools.diffs.op_names import plain_op
 from perfc.tools.diffs.side import Segment, Side, SideNode
 from perfc.tools.replay import MeasuredStep, check_steps, measured_steps, read_recorded
 from perfc.traces import Recorded, RecordedTensor
-from perfc.traces.events import HostOp
+from perfc.traces.events import DeviceWork, HostOp
 from perfc.traces.owners import call_owners, op_parents
 
 _KINDS: Mapping[TaskKind, str] = {
@@ -35,8 +37,11 @@ _KINDS: Mapping[TaskKind, str] = {
 }
 """Kinds of segments of a report."""
 
-_BETWEEN = ("phase", "begin")
-"""Gaps between two ops that a prediction calls T1."""
+_DETAILS: Mapping[str, str] = {
+    **dict.fromkeys(("phase", "begin", "offset"), "T1"),
+    "T0": "T5",
+}
+"""What a prediction calls stretches of the host's time."""
 
 _COPIES: Mapping[str, str] = {"HtoD": "h2d", "DtoH": "d2h", "DtoD": "d2d"}
 _EVALUATED = "autograd::engine::evaluate_function: "
@@ -130,11 +135,14 @@ class _Step:
     recorded: Recorded
     step: MeasuredStep
     names: frozenset[str]
+    _ops: list[HostOp] = attrs.field(init=False)
+    _starts_us: list[float] = attrs.field(init=False)
     _parents: dict[int, HostOp | None] = attrs.field(init=False)
     _owners: dict[object, _Owner] = attrs.field(
         factory=dict[object, _Owner], init=False
     )
     _owner: dict[int, _Owner] = attrs.field(factory=dict[int, _Owner], init=False)
+    _parts: set[int] = attrs.field(factory=set[int], init=False)
 
     def nodes(self) -> list[SideNode]:
         """Return its ops, each with its part of the time, in the order of the host."""
@@ -159,24 +167,28 @@ class _Step:
 
     def _own_device_tasks(self) -> None:
         trace, graph = self.recorded.trace, self.recorded.graph
-        ops = [op for op in trace.ops if not op.is_label]
-        self._parents = op_parents(ops)
+        self._ops = [op for op in trace.ops if not op.is_label]
+        self._starts_us = [op.start_us for op in self._ops]
+        self._parents = op_parents(self._ops)
         owners = {
-            call.correlation: op
-            for call, op in call_owners(trace.calls, ops, self._parents)
+            call.correlation: self._at((call.start_us + call.end_us) / 2)
+            if self._is_prediction
+            else op
+            for call, op in call_owners(trace.calls, self._ops, self._parents)
         }
         for task in self.step.tasks:
             if graph.kind[task] not in BUSY_KINDS:
                 continue
             work = self.recorded.works[task]
             op = self._named(owners.get(work.correlation))
-            owner = self._of(op, short_name(work.name))
+            owner = self._of(op, _op_of(work), task)
             owner.device.append(task)
             self._owner[task] = owner
             self._owner.setdefault(graph.issue[task], owner)
 
-    def _of(self, op: HostOp | None, name: str) -> _Owner:
-        key: object = name if op is None else id(op)
+    def _of(self, op: HostOp | None, name: str, task: int = -1) -> _Owner:
+        """Return an op; a task of none is one of its own, the host's by its name."""
+        key: object = (name, task) if op is None else id(op)
         if key not in self._owners:
             own = name if op is None else op.name.removeprefix(_EVALUATED)
             self._owners[key] = _Owner(own, op)
@@ -188,6 +200,8 @@ class _Step:
         while op is not None:
             chain.append(op)
             op = self._parents[id(op)]
+        if self._is_prediction:
+            return next(iter(chain), None)
         chain.reverse()
         known = (one for one in chain if plain_op(one.name) in self.names)
         own = (one for one in chain if not one.name.startswith(_EVALUATED))
@@ -205,7 +219,36 @@ class _Step:
             if not op.is_label and self._parents[id(op)] is None
         }
         for line in lines.values():
+            if self._is_prediction:
+                self._own_inner_ops(line)
             self._own_line(line, tops)
+
+    @functools.cached_property
+    def _is_prediction(self) -> bool:
+        """Whether perfc wrote the trace: its ops are nodes, some in each other."""
+        return any(work.signature for work in self.recorded.works.values())
+
+    def _own_inner_ops(self, line: Sequence[int]) -> None:
+        """Give the host's time of a prediction to the innermost op that it is in.
+
+        What follows an op without time between is the next part of the same call.
+        """
+        graph, start_us = self.recorded.graph, self.recorded.start_us
+        for before, task in pairwise((-1, *line)):
+            if graph.op[task] < 0 or graph.kind[task] is not TaskKind.HOST:
+                continue
+            op = self._at((start_us[task] + self.recorded.end_us[task]) / 2)
+            self._owner[task] = self._of(op, graph.detail[task])
+            if graph.detail[task] == "T2" and before >= 0 and graph.op[before] >= 0:
+                self._parts.add(task)
+
+    def _at(self, now_us: float) -> HostOp | None:
+        """Return the innermost op at a time; of two that meet there, the first."""
+        place = bisect_left(self._starts_us, now_us) - 1
+        op = self._ops[place] if place >= 0 else None
+        while op is not None and op.end_us < now_us:
+            op = self._parents[id(op)]
+        return op
 
     def _own_line(self, line: Sequence[int], tops: Mapping[float, HostOp]) -> None:
         """Give the host's time to what is launched next in an op, else to what was.
@@ -250,8 +293,10 @@ class _Step:
         kind = graph.kind[task]
         if kind is TaskKind.CALL:
             return "T4"
+        if task in self._parts:
+            return "T5"
         if kind in HOST_KINDS:
-            return "T1" if graph.detail[task] in _BETWEEN else graph.detail[task]
+            return _DETAILS.get(graph.detail[task], graph.detail[task])
         return self._class(task)
 
     def _class(self, task: int) -> str:
@@ -294,6 +339,8 @@ class _Step:
             duration_us=math.fsum(stated_us),
             fuses=(),
             segments=owner.segments,
+            measured=owner.name,
+            is_bare=op is None and len(owner.device) == 1,
             names=tuple(recorded.works[task].name for task in owner.device),
         )
 
@@ -303,6 +350,16 @@ class _Step:
                 return True
             op = self._parents[id(op)]
         return False
+
+
+def _op_of(work: DeviceWork) -> str:
+    """Return what to call the op of a kernel that no op is around.
+
+    perfc names kernels by their ops, and by what they compute.
+    """
+    one = work.signature
+    op = one and work.name.removesuffix(f" {one.op} {one.math}")
+    return op or short_name(work.name)
 
 
 class _Labels:

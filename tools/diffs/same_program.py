@@ -5,18 +5,48 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import Level
 from perfc.tools.diffs.matching import sized
 from perfc.tools.diffs.op_names import plain_op
-from perfc.tools.diffs.side import Side, SideNode
+from perfc.tools.diffs.side import Segment, Side, SideNode
 from perfc.tools.reports import format_percent
 
 _ANOTHER = 0.05
 """Share of the device's time in ops of both sides below which programs are two."""
 
+_BETWEEN = "T1"
 _DOUBTFUL = 0.7
 """Share below which the user is told."""
+
+
+def as_traced(side: Side) -> Sequence[SideNode]:
+    """Return the ops of a side as a trace shows them.
+
+    Of an op that the host spends no time in, a trace has nothing. What lies between it
+    and the op before is seen as what lies between that one and the next.
+    """
+    if side.is_measured:
+        return side.nodes
+    found: list[SideNode] = []
+    unseen: list[Segment] = []
+    for node in side.nodes:
+        between = [s for s in node.segments if s.detail == _BETWEEN]
+        between_us = math.fsum(s.us for s in between)
+        if between and not node.kernels and node.duration_us <= between_us:
+            unseen += between
+            continue
+        if not (node.kernels or node.segments or node.duration_us):
+            continue
+        seen = node.segments
+        if unseen and seen:
+            seen, unseen = [*unseen, *seen], []
+        found.append(attrs.evolve(node, segments=seen))
+    if unseen and found:
+        found[-1] = attrs.evolve(found[-1], segments=unseen)
+    return found
 
 
 def same_program(base: Side, head: Side) -> Iterator[Diagnostic]:
@@ -59,11 +89,19 @@ def _alike(
 ) -> float:
     """Return the share of the device's time in ops that the others have, too."""
 
-    def key(node: SideNode) -> tuple[str, tuple[str, ...]]:
-        return plain_op(node.op), sized(node) if by_shapes else ()
+    names = {plain_op(node.op) for node in others if not (by_shapes and sized(node))}
+    kinds = {kind for node in others if node.is_bare for kind in node.kernel_ops}
+    others_kinds = {kind for node in others for kind in node.kernel_ops}
+    known = {(plain_op(node.op), sized(node)) for node in others}
 
-    known = {key(node) for node in others if sized(node) or not by_shapes}
+    def is_alike(node: SideNode) -> bool:
+        if node.is_bare:
+            return not others_kinds.isdisjoint(node.kernel_ops)
+        name, shapes = plain_op(node.op), sized(node)
+        is_known = (name, shapes) in known if by_shapes and shapes else name in names
+        return is_known or not kinds.isdisjoint(node.kernel_ops)
+
     launching = [node for node in nodes if node.kernels]
     whole_us = math.fsum(node.duration_us for node in launching)
-    alike_us = math.fsum(node.duration_us for node in launching if key(node) in known)
+    alike_us = math.fsum(node.duration_us for node in launching if is_alike(node))
     return alike_us / whole_us if whole_us else 0.0

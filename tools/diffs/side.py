@@ -58,8 +58,11 @@ class SideNode:
         duration_us: Of its kernels.
         fuses: Names of the ops that it computes, if it is generated.
         segments: Its parts of the time.
+        counted_as: Op, module and phase that its part of the time is said to be of, if
+            not its own: those of the first of several that have its id.
         names: Its kernels as a trace names them; empty of a prediction.
-        measured_op: What a trace calls it; empty of a prediction.
+        measured: What a trace calls it; empty of a prediction.
+        is_bare: Whether it is a measured kernel that no op is around.
 
     """
 
@@ -73,8 +76,10 @@ class SideNode:
     duration_us: float
     fuses: tuple[str, ...]
     segments: Sequence[Segment]
+    counted_as: tuple[str, str, str] | None = None
     names: tuple[str, ...] = ()
-    measured_op: str = ""
+    measured: str = ""
+    is_bare: bool = False
 
     @functools.cached_property
     def shapes(self) -> tuple[str, ...]:
@@ -201,7 +206,8 @@ def _side(found: _Fields) -> Side:
             one.text("kind"), one.text("detail"), one.number("duration_us")
         )
         segments.setdefault(key, []).append(segment)
-    nodes = [_node(one, segments) for one in found.list("nodes")]
+    first: dict[tuple[int, str], tuple[str, str, str]] = {}
+    nodes = [_node(one, segments, first) for one in found.list("nodes")]
     nodes += [  # what no entry of the nodes has
         SideNode(rank, name, name, "", "", (), (), 0.0, (), own)
         for (rank, name), own in segments.items()
@@ -225,19 +231,24 @@ def _side(found: _Fields) -> Side:
     )
 
 
-def _node(one: _Fields, segments: dict[tuple[int, str], list[Segment]]) -> SideNode:
+def _node(
+    one: _Fields,
+    segments: dict[tuple[int, str], list[Segment]],
+    first: dict[tuple[int, str], tuple[str, str, str]],
+) -> SideNode:
     rank, name = one.integer("rank"), one.text("id")
+    kind = one.text("op"), one.text("module"), one.text("phase")
+    counted_as = first.setdefault((rank, name), kind)
     return SideNode(
         rank,
         name,
-        one.text("op"),
-        one.text("module"),
-        one.text("phase"),
+        *kind,
         one.texts("operands"),
         one.texts("kernels"),
         one.number("duration_us"),
         one.texts("fuses"),
         segments.pop((rank, name), ()),
+        None if counted_as == kind else counted_as,
     )
 
 

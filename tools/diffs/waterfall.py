@@ -99,7 +99,11 @@ def _name(node: SideNode | None, segment: Segment, by: str) -> str:
         return segment.detail if on_device else segment.kind
     if by == "overhead":
         return segment.detail if segment.kind == "host" else segment.kind
-    return getattr(node, by) or f"(no {by})"
+    if node is not None and node.counted_as is not None:
+        own = dict(zip(BY, node.counted_as, strict=False))[by]
+    else:
+        own = getattr(node, by)
+    return own or f"(no {by})"
 
 
 def _reason(pair: Pair, segment: Segment, *, other_host: bool) -> str:
