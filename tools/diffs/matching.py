@@ -196,7 +196,7 @@ def _joined(group: Sequence[SideNode]) -> SideNode:
         names=tuple(name for one in group for name in one.names),
         duration_us=math.fsum(one.duration_us for one in group),
         segments=[
-            attrs.evolve(segment, kernel=number)
+            attrs.evolve(segment, kernel=number) if segment.kernel >= 0 else segment
             for number, one in enumerate(group)
             for segment in one.segments
         ],

@@ -184,7 +184,8 @@ class _Step:
             owner = self._of(op, _op_of(work), task)
             owner.device.append(task)
             self._owner[task] = owner
-            self._owner.setdefault(graph.issue[task], owner)
+            if op is not None:
+                self._owner.setdefault(graph.issue[task], owner)
 
     def _of(self, op: HostOp | None, name: str, task: int = -1) -> _Owner:
         """Return an op; a task of none is one of its own, the host's by its name."""
