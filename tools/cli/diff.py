@@ -34,7 +34,7 @@ from perfc.tools.files import write_result
 @steps_option("Of a trace, take the median of these profiler steps only.")
 @output_option()
 @debug_option
-def diff(  # noqa: PLR0913 - one argument per option
+def diff(
     *,
     base: Path,
     head: Path,

@@ -11,10 +11,10 @@ import attrs
 from perfc.ir import Diagnostic, PerfcError, UsageError
 from perfc.ir.support import brief, path_text
 from perfc.tools.diffs.chance import probability_slower
-from perfc.tools.diffs.kernel_names import short_name
+from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
 from perfc.tools.diffs.same_program import as_traced, same_program
-from perfc.tools.diffs.side import Side, SideNode, is_trace, read_sides, sides_of
+from perfc.tools.diffs.side import Side, is_trace, read_sides, sides_of
 from perfc.tools.diffs.waterfall import BY, Step, waterfall
 from perfc.tools.reports import (
     Report,
@@ -32,12 +32,6 @@ Source: TypeAlias = "Report | Mapping[str, Any] | str | os.PathLike[str]"
 
 _SHOWN = 20
 """Steps of a table."""
-
-_LONGEST = 32
-"""Characters of a module in a table."""
-
-_SHOWN_KERNELS = 10
-"""Launches of a table."""
 
 _ROUNDING = 1e-9
 """Share of a time below which a step is not shown."""
@@ -139,38 +133,13 @@ class Diff(VerbResult):
             "probability_slower": self.probability_slower,
             "steps": self.rows,
             "nodes": self.changes,
-            **({"kernels": self.kernels} if self.with_trace else {}),
+            **({"kernels": kernel_rows(self.pairs)} if self.with_trace else {}),
         }
 
     @property
     def with_trace(self) -> bool:
         """Whether a side was measured."""
         return self.base.is_measured or self.head.is_measured
-
-    @property
-    def kernels(self) -> list[Json]:
-        """The launches of ops, those that are off most first.
-
-        Of a prediction, kernels are what they compute; of a trace, their names.
-        """
-        rows = [
-            {
-                "op": pair.one.op,
-                "module": pair.one.module,
-                "phase": pair.one.phase,
-                "base": pair.base.id if pair.base else None,
-                "head": pair.head.id if pair.head else None,
-                "base_kernels": _kernels(pair.base),
-                "head_kernels": _kernels(pair.head),
-                "base_us": pair.base.duration_us if pair.base else None,
-                "head_us": pair.head.duration_us if pair.head else None,
-                "delta_us": _device_us(pair.head) - _device_us(pair.base),
-                "reason": pair.why or "price",
-            }
-            for pair in self.pairs
-            if _kernels(pair.base) or _kernels(pair.head)
-        ]
-        return sorted(rows, key=lambda row: -abs(row["delta_us"]))
 
     @property
     def changes(self) -> list[Json]:
@@ -238,10 +207,10 @@ class Diff(VerbResult):
         return f"{count:,} smaller steps more" if count > 0 else ""
 
     @property
-    def kernel_table(self) -> list[tuple[str, ...]]:
-        """The launches that a prediction is off by most, a heading first."""
-        heading = ("op", "module", "base", "head", "change", "kernels", "reason")
-        return [heading, *map(_kernel_cells, self.kernels[:_SHOWN_KERNELS])]
+    def said(self) -> list[str]:
+        """What there is to say of a trace, in lines, a blank one first."""
+        found = [f"{d.level.value.capitalize()}: {d.message}" for d in self.remarks]
+        return ["", *found] if found else []
 
     def _text(self) -> str:
         lines = [f"{self.base.name} → {self.head.name}", self.headline]
@@ -249,43 +218,14 @@ class Diff(VerbResult):
             lines += ["", columns_text(self.table)]
         lines += filter(None, [self.left_out])
         if self.with_trace and self.steps:
-            lines += ["", columns_text(self.kernel_table)]
+            lines += ["", columns_text(kernel_table(self.pairs))]
+        lines += self.said
         return "\n".join(lines) + "\n"
-
-
-def _kernel_cells(row: Json) -> tuple[str, ...]:
-    times = (row["base_us"], row["head_us"])
-    names = row["head_kernels"] or row["base_kernels"]
-    more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    module = row["module"]
-    if len(module) > _LONGEST:
-        module = f"…{module[1 - _LONGEST :]}"
-    return (
-        row["op"],
-        module,
-        *("-" if us is None else format_us(us) for us in times),
-        signed(row["delta_us"]),
-        f"{short_name(names[0])}{more}",
-        row["reason"],
-    )
 
 
 def _named(side: Side) -> Json:
     step = {"step": side.step} if side.is_measured else {}
     return {"file": side.where, "name": side.name, **step}
-
-
-def _kernels(node: SideNode | None) -> Sequence[str]:
-    return () if node is None else [*(node.names or node.kernels)]
-
-
-def _device_us(node: SideNode | None) -> float:
-    return 0.0 if node is None or not _kernels(node) else node.duration_us
-
-
-def signed(us: float) -> str:
-    """Write a difference of times."""
-    return f"{'-' if us < 0 else '+'}{format_us(abs(us))}"
 
 
 def _change(pair: Pair) -> str:

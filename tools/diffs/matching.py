@@ -153,7 +153,7 @@ def _by_place(
     left: Sequence[SideNode],
     right: Sequence[SideNode],
 ) -> _Matching:
-    """Match ops that launch alike between the same two ops, whatever they are called."""
+    """Match ops that launch alike between the same two ops, by whatever name."""
     anchors = {id(node): n for n, pair in enumerate(pairs) for node in _both(pair)}
     places = {**_places(base, anchors), **_places(head, anchors)}
 
@@ -207,9 +207,7 @@ def _both(pair: Pair) -> Iterator[SideNode]:
     yield from (node for node in (pair.base, pair.head) if node is not None)
 
 
-def _places(
-    nodes: Sequence[SideNode], anchors: Mapping[int, int]
-) -> dict[int, int]:
+def _places(nodes: Sequence[SideNode], anchors: Mapping[int, int]) -> dict[int, int]:
     """Return the pair that stands before each op, -1 for none."""
     found: dict[int, int] = {}
     place = -1

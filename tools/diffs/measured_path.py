@@ -1,11 +1,11 @@
 """What decided the time of a measured step: the chain of tasks behind its end.
 
-A prediction knows why each of its tasks began. A trace shows only when. How long a launch
-takes to reach a stream that waits for it, and what lies between two kernels of a busy
-stream, is seen where nothing else can have decided; so of all that a task may have waited
-for, it is taken to be that which it followed with the least delay beyond those. The chain
-runs back from the end of the step to its beginning, and its stretches are all of the time
-between, whatever the trace leaves open.
+A prediction knows why each of its tasks began. A trace shows only when. How long a
+launch takes to reach a stream that waits for it, and what lies between two kernels of
+a busy stream, is seen where nothing else can have decided; so of all that a task may
+have waited for, it is taken to be that which it followed with the least delay beyond
+those. The chain runs back from the end of the step to its beginning, and its
+stretches are all of the time between, whatever the trace leaves open.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class MeasuredPath:
         return self.recorded.graph.kind[task] in HOST_KINDS
 
     def _cause(self, task: int, reached_us: float) -> tuple[int, bool]:
-        """Return what a task waited for, and whether that is the call that issued it."""
+        """Return what a task waited for, and whether that is its own launch."""
         best, best_us, best_lag = -1, float("inf"), _Lag.NONE
         for other, lag in self._waited_for(task):
             if self.recorded.start_us[other] > reached_us or other >= task:

@@ -68,7 +68,9 @@ def measured_side(path: Path, steps: range | None, ops: Collection[str]) -> Side
     (recorded,) = read_recorded([path], steps=steps)
     check_steps([recorded], steps)
     if not recorded.works:
-        msg = f"{path}: traceEvents: the device did nothing; there is nothing to compare"
+        msg = (
+            f"{path}: traceEvents: the device did nothing; there is nothing to compare"
+        )
         raise PerfcError(msg)
     found = [s for s in measured_steps(recorded) if steps is None or s.number in steps]
     middle_us = statistics.median_low([step.us for step in found])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 from perfc.tools.diffs.difference import Diff
+from perfc.tools.diffs.kernel_rows import kernel_table
 from perfc.tools.reports import PAGE_STYLE, format_json
 
 
@@ -38,6 +39,14 @@ def _section(one: Diff) -> Iterator[str]:
     if one.left_out:
         yield ""
         yield one.left_out
+    if one.with_trace and one.steps:
+        heading, *rows = kernel_table(one.pairs)
+        yield ""
+        yield f"| {' | '.join(heading)} |"
+        yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
+        for row in rows:
+            yield f"| {' | '.join(map(_plain, row))} |"
+    yield from map(_plain, one.said)
 
 
 def _plain(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from perfc.costmodels import load_target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import Level
 from perfc.tools.diffs.matching import sized
@@ -14,11 +15,11 @@ from perfc.tools.diffs.op_names import plain_op
 from perfc.tools.diffs.side import Segment, Side, SideNode
 from perfc.tools.reports import format_percent
 
-_ANOTHER = 0.05
+_ANOTHER = 0.01
 """Share of the device's time in ops of both sides below which programs are two."""
 
 _BETWEEN = "T1"
-_DOUBTFUL = 0.7
+_DOUBTFUL = 0.5
 """Share below which the user is told."""
 
 
@@ -79,16 +80,23 @@ def same_program(base: Side, head: Side) -> Iterator[Diagnostic]:
             f"that {other.where} has: it may be of another program, mode or batch"
         )
         yield Diagnostic(Level.WARNING, "trace-unlike", message, trace.where)
-    if trace.target and other.target and trace.target != other.target:
+    if trace.target and _device(trace) != _device(other):
         message = f"measured on {trace.target}, compared with {other.target}"
         yield Diagnostic(Level.WARNING, "trace-target", message, trace.where)
+
+
+def _device(side: Side) -> str:
+    """Return the device of a side: that of a system's nodes, if its target is one."""
+    try:
+        return load_target(side.target).device.name
+    except PerfcError:  # a target of the user's own, which the report names alone
+        return side.target
 
 
 def _alike(
     nodes: Sequence[SideNode], others: Sequence[SideNode], *, by_shapes: bool
 ) -> float:
     """Return the share of the device's time in ops that the others have, too."""
-
     names = {plain_op(node.op) for node in others if not (by_shapes and sized(node))}
     kinds = {kind for node in others if node.is_bare for kind in node.kernel_ops}
     others_kinds = {kind for node in others for kind in node.kernel_ops}
