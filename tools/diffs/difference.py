@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import brief, path_text
+from perfc.ir.support import brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
@@ -273,6 +273,11 @@ def diffs_of(
             op.
 
     """
+    with paused_collector():  # thousands of small objects, none in a circle
+        return _diffs(base, head, by, steps)
+
+
+def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Diff]:
     left, right = _both_sides(base, head, steps)
     if len(left) != len(right) or not left:
         msg = (
