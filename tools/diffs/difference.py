@@ -280,10 +280,12 @@ def diffs_of(
 def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Diff]:
     left, right = _both_sides(base, head, steps)
     if len(left) != len(right) or not left:
+        one, other = (_called(head, "head"), right), (_called(base, "base"), left)
+        if len(left) > len(right) or not left:
+            one, other = other, one
         msg = (
-            f"{_called(head, 'head')}: reports: expected as many as "
-            f"{_called(base, 'base')} has, {len(left) or 'one or more'}, "
-            f"found {len(right)}"
+            f"{one[0]}: reports: expected as many as {other[0]} has, "
+            f"{len(other[1]) or 'one or more'}, found {len(one[1])}"
         )
         raise PerfcError(msg)
     return [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
