@@ -11,7 +11,7 @@ import attrs
 from perfc.ir import Diagnostic, PerfcError, UsageError
 from perfc.ir.support import brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
-from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
+from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
 from perfc.tools.diffs.same_program import as_traced, same_program
 from perfc.tools.diffs.side import Side, is_trace, read_sides, sides_of
@@ -198,6 +198,7 @@ class Diff(VerbResult):
     def _shown(self) -> Sequence[Step]:
         """The largest steps, without what is rounding alone."""
         least_us = _ROUNDING * max(self.base_us, self.head_us)
+        least_us = max(least_us, TRACE_US if self.with_trace else 0.0)
         return [s for s in self.steps[:_SHOWN] if abs(s.delta_us) > least_us]
 
     @property
@@ -217,8 +218,8 @@ class Diff(VerbResult):
         if self.steps:
             lines += ["", columns_text(self.table)]
         lines += filter(None, [self.left_out])
-        if self.with_trace and self.steps:
-            lines += ["", columns_text(kernel_table(self.pairs))]
+        if self.with_trace and len(rows := kernel_table(self.pairs)) > 1:
+            lines += ["", columns_text(rows)]
         lines += self.said
         return "\n".join(lines) + "\n"
 

@@ -15,6 +15,9 @@ Json: TypeAlias = dict[str, Any]
 _SHOWN = 10
 """Launches of a table."""
 
+TRACE_US = 0.01
+"""What a difference against a trace is shown from: times there are nanoseconds."""
+
 _LONGEST = 32
 """Characters of a module in a table."""
 
@@ -48,7 +51,8 @@ def kernel_rows(pairs: Sequence[Pair]) -> list[Json]:
 def kernel_table(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     """Return the launches that a prediction is off by most, a heading first."""
     heading = ("op", "module", "base", "head", "change", "kernels", "reason")
-    return [heading, *map(_cells, kernel_rows(pairs)[:_SHOWN])]
+    rows = [row for row in kernel_rows(pairs) if abs(row["delta_us"]) > TRACE_US]
+    return [heading, *map(_cells, rows[:_SHOWN])]
 
 
 def signed(us: float) -> str:

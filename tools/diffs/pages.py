@@ -39,8 +39,8 @@ def _section(one: Diff) -> Iterator[str]:
     if one.left_out:
         yield ""
         yield one.left_out
-    if one.with_trace and one.steps:
-        heading, *rows = kernel_table(one.pairs)
+    heading, *rows = kernel_table(one.pairs)
+    if one.with_trace and rows:
         yield ""
         yield f"| {' | '.join(heading)} |"
         yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
