@@ -95,21 +95,24 @@ def matched_with_trace(
     the same two ops. Measured ops are called as their predictions, and so are their
     kernels where there are as many.
     """
-    known = [[n for n in nodes if not n.is_bare] for nodes in (base, head)]
-    bare = [[n for n in nodes if n.is_bare] for nodes in (base, head)]
-    pairs, left, right = _by_keys(*known, _MEASURED_KEYS, _why_measured)
-    more, left, right = _by_place(pairs, *known, left, right)
-    pairs += more
-    graphs, left, bare[1] = _by_sequence(left, bare[1])
-    pairs += (Pair(one, other, _why_measured(one, other)) for one, other in graphs)
-    graphs, right, bare[0] = _by_sequence(right, bare[0])
-    pairs += (Pair(other, one, _why_measured(other, one)) for one, other in graphs)
-    if bare[0] and bare[1]:  # of two traces
-        again, *bare = _by_keys(*bare, (lambda n: n.op,), _why_measured)
-        pairs += again
+    pairs, left, right = _by_keys(
+        [node for node in base if not node.is_bare],
+        [node for node in head if not node.is_bare],
+        _MEASURED_KEYS,
+        _why_measured,
+    )
+    more, left, right = _by_place(pairs, base, head, left, right)
+    new, left, launched = _by_sequence(left, [n for n in head if n.is_bare])
+    old, right, gone = _by_sequence(right, [n for n in base if n.is_bare])
+    again, gone, launched = _by_keys(  # of two traces
+        gone, launched, (lambda n: n.op,), _why_measured
+    )
+    pairs += [*more, *again]
+    pairs += (Pair(one, other, _why_measured(one, other)) for one, other in new)
+    pairs += (Pair(other, one, _why_measured(other, one)) for one, other in old)
     pairs = [_as_predicted(pair) for pair in pairs]
-    pairs += [Pair(node, None, "removed") for node in (*left, *bare[0])]
-    return pairs + [Pair(None, node, "added") for node in (*right, *bare[1])]
+    pairs += [Pair(node, None, "removed") for node in (*left, *gone)]
+    return pairs + [Pair(None, node, "added") for node in (*right, *launched)]
 
 
 _Matching: TypeAlias = "tuple[list[Pair], list[SideNode], list[SideNode]]"

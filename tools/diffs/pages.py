@@ -39,12 +39,12 @@ def _section(one: Diff) -> Iterator[str]:
     if one.left_out:
         yield ""
         yield one.left_out
-    heading, *rows = kernel_table(one.pairs)
-    if one.with_trace and rows:
+    names, *launches = kernel_table(one.pairs)
+    if one.with_trace and launches:
         yield ""
-        yield f"| {' | '.join(heading)} |"
+        yield f"| {' | '.join(names)} |"
         yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
-        for row in rows:
+        for row in launches:
             yield f"| {' | '.join(map(_plain, row))} |"
     yield from map(_plain, one.said)
 
