@@ -32,7 +32,7 @@ _ARGUMENTS = re.compile(r"[<(].*")
 
 
 def kernel_class(name: str) -> str:
-    """Return what a kernel computes, as perfc names it; its own name if none fits."""
+    """Return the class of a kernel, as perfc names it; its own name if none fits."""
     found = next((kind for kind, p in _PATTERNS if p.search(name)), "")
     return found or short_name(name)
 

@@ -1,4 +1,4 @@
-"""Where a prediction is off, kernel by kernel."""
+"""Launches that a prediction is off by, kernel by kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST = 32
 
 
 def kernel_rows(pairs: Sequence[Pair]) -> list[Json]:
-    """Return what ops launch, those first that differ most.
+    """Return the launches of ops, those first that differ most.
 
     Of a prediction, kernels are what they compute; of a trace, their names. Times are
     those of the device.

@@ -31,7 +31,7 @@ _MEASURED_KEYS: Sequence[Callable[[SideNode], Hashable]] = (
     lambda n: (plain_op(n.op), sized(n)),
     lambda n: plain_op(n.op),
 )
-"""The same where one side was measured: modules have other names, phases none."""
+"""Keys where one side was measured: modules have other names, phases none."""
 
 
 @attrs.frozen(eq=False)
@@ -111,8 +111,17 @@ def matched_with_trace(
     pairs += (Pair(one, other, _why_measured(one, other)) for one, other in new)
     pairs += (Pair(other, one, _why_measured(other, one)) for one, other in old)
     pairs = [_as_predicted(pair) for pair in pairs]
-    pairs += [Pair(node, None, "removed") for node in (*left, *gone)]
-    return pairs + [Pair(None, node, "added") for node in (*right, *launched)]
+    removed, added = (
+        filter(_matters, (*left, *gone)),
+        filter(_matters, (*right, *launched)),
+    )
+    pairs += (Pair(node, None, "removed") for node in removed)
+    return [*pairs, *(Pair(None, node, "added") for node in added)]
+
+
+def _matters(node: SideNode) -> bool:
+    """Whether a trace would show an op, or the time has a part of it."""
+    return bool(node.kernels or node.segments)
 
 
 _Matching: TypeAlias = "tuple[list[Pair], list[SideNode], list[SideNode]]"
@@ -249,7 +258,7 @@ def _renamed(measured: SideNode, predicted: SideNode) -> SideNode:
 
 
 def _classes(measured: SideNode, predicted: SideNode) -> Sequence[str]:
-    """Return what measured kernels are: what is predicted, by order or where alike."""
+    """Return the classes of measured kernels: as predicted, by order or where alike."""
     expected = predicted.kernel_ops
     if len(expected) == len(measured.names):
         return expected

@@ -135,7 +135,7 @@ class MeasuredPath:
         return self.recorded.graph.kind[task] in HOST_KINDS
 
     def _cause(self, task: int, reached_us: float) -> tuple[int, bool]:
-        """Return what a task waited for, and whether that is its own launch."""
+        """Return the cause of a task's begin, and whether it is its own launch."""
         best, best_us, best_lag = -1, float("inf"), _Lag.NONE
         for other, lag in self._waited_for(task):
             if self.recorded.start_us[other] > reached_us or other >= task:
@@ -146,7 +146,7 @@ class MeasuredPath:
         return best, best_lag is _Lag.LAUNCH
 
     def _waited_for(self, task: int) -> Iterator[tuple[int, _Lag]]:
-        """Yield what a task may have waited for, and which lag is after it.
+        """Yield possible causes of a task's begin, and which lag is after each.
 
         Waits of streams are looked through.
         """

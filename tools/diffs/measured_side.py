@@ -356,7 +356,7 @@ class _Step:
 
 
 def _op_of(work: DeviceWork) -> str:
-    """Return what to call the op of a kernel that no op is around.
+    """Return a name for the op of a kernel that no op is around.
 
     perfc names kernels by their ops, and by what they compute.
     """

@@ -44,8 +44,8 @@ def _section(one: Diff) -> Iterator[str]:
         yield ""
         yield f"| {' | '.join(names)} |"
         yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
-        for row in launches:
-            yield f"| {' | '.join(map(_plain, row))} |"
+        for cells in launches:
+            yield f"| {' | '.join(map(_plain, cells))} |"
     yield from map(_plain, one.said)
 
 

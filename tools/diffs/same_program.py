@@ -51,7 +51,7 @@ def as_traced(side: Side) -> Sequence[SideNode]:
 
 
 def same_program(base: Side, head: Side) -> Iterator[Diagnostic]:
-    """Yield what there is to say of how much of the two sides is alike.
+    """Yield remarks on how much of the two sides is alike.
 
     Ops are alike by their shapes, too, where a trace has recorded them.
 
