@@ -165,17 +165,29 @@ def is_trace(path: Path) -> bool:
     """Whether a file is a trace, by how it begins; False if unreadable."""
     if not path.is_file():
         return False
-    from perfc.traces.json_stream import EventFile
-
-    head = EventFile(path).head(_HEAD_BYTES)
+    head = _head(path)
     return head.lstrip()[:1] == b"[" or _TRACE.search(head) is not None
+
+
+def _head(path: Path) -> bytes:
+    if is_gzipped(path):
+        from perfc.traces.json_stream import EventFile
+
+        return EventFile(path).head(_HEAD_BYTES)
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def is_gzipped(path: Path) -> bool:
     """Whether a file is gzipped; False if unreadable, or no file."""
     try:
+        if not path.is_file():  # what a pipe says is read once
+            return False
         with path.open("rb") as file:
-            return path.is_file() and file.read(2) == _GZIP
+            return file.read(2) == _GZIP
     except OSError:
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,15 @@ from tests.tools.command import Command
 
 import perfc
 from perfc.ir import PerfcError, UsageError
+
+DATA = Path(os.environ.get("PERFC_DATA", Path(__file__).parents[4] / "shared" / "data"))
+RESNET = [
+    "resnet50_v100dgxs_tb_nw0_9861",
+    "resnet50_v100dgxs_tb_nw4_6351",
+    "resnet50ddp_a100_hta_nccl",
+    "resnet50_v100_hta_ns",
+]
+"""Public traces of ResNet-50's training, the last two without shapes."""
 
 BY = ("op", "module", "phase", "kernel", "overhead")
 TABLES = "dlrm-ddp:tables=2,rows=1000"
@@ -314,3 +324,19 @@ def test_in_python(report: perfc.Report, tmp_path: Path) -> None:
         perfc.diff(report, trace, steps=range(5, 6))
     with pytest.raises(UsageError, match="expected a trace"):
         perfc.diff(report, report, steps=range(1))
+
+
+@pytest.mark.parametrize("name", RESNET)
+def test_public_traces(name: str, tmp_path: Path) -> None:
+    """A step that was measured is compared whole: steps and ops sum to its time."""
+    trace = DATA / "traces" / f"{name}.json.gz"
+    if not trace.exists():
+        pytest.skip("the public traces are not here; set PERFC_DATA")
+    report = _report("resnet50", batch=32, mode="training")
+    for by in BY:
+        found = perfc.diff(report, trace, by)
+        total_us = math.fsum(step.delta_us for step in found.steps)
+        assert total_us == pytest.approx(found.difference_us, rel=1e-9)
+        assert {p.head.op for p in found.pairs if p.head and p.base} >= {"aten::conv2d"}
+    convolutions = [p for p in found.pairs if p.one.op == "aten::conv2d"]
+    assert [] == [p for p in convolutions if p.base is None or p.head is None]
