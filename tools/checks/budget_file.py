@@ -91,8 +91,8 @@ def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budg
         PerfcError: a keyword means nothing, or none is a limit.
 
     """
-    table = {
-        key: os.fspath(value) if isinstance(value, os.PathLike) else value
+    table: dict[str, object] = {
+        key: str(value) if isinstance(value, Path) else value
         for key, value in said.items()
     }
     name = f"{Path(model).name} on {table.get('target')}"

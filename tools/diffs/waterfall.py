@@ -100,7 +100,7 @@ def _name(node: SideNode | None, segment: Segment, by: str) -> str:
     if by == "overhead":
         return segment.detail if segment.kind == "host" else segment.kind
     if node is not None and node.counted_as is not None:
-        own = dict(zip(BY, node.counted_as, strict=False))[by]
+        own = node.counted_as[BY.index(by)]
     else:
         own = getattr(node, by)
     return own or f"(no {by})"

@@ -74,7 +74,7 @@ def test_the_schema_refuses(key: str) -> None:
     """A document without what SARIF needs does not pass."""
     with gzip.open(SCHEMAS / "sarif-2.1.0-rtm.5.json.gz") as file:
         schema = json.load(file)
-    document = {"version": "2.1.0", "runs": []}
+    document: dict[str, Any] = {"version": "2.1.0", "runs": []}
     del document[key]
 
     assert not jsonschema.Draft4Validator(schema).is_valid(document)

@@ -27,7 +27,7 @@ def reports(draw: st.DrawFn) -> Json:
     number = random.Random(draw(st.integers(0, 2**32)))
     nodes = [_node(number, place) for place in range(count)]
     number.shuffle(nodes)
-    path = [
+    path: list[Json] = [
         {
             "rank": 0,
             "node": node["id"],
