@@ -81,9 +81,10 @@ compat: $(TEST) ## Try other Pythons and the oldest dependencies: make compat PY
 docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
-bench: $(CORE) ## Hold traces and pricing to their bars, on an idle machine
+bench: $(CORE) ## Hold traces, pricing and diffs to their bars, on an idle machine
 	$(BIN)/python benchmarks/speed/trace.py
 	$(BIN)/python benchmarks/speed/pricing.py
+	$(BIN)/python benchmarks/speed/diff.py
 
 bench-ratios: $(TEST) ## Compare perfc's own speed with what is committed
 	$(BIN)/python benchmarks/ratios.py $(RATIOS_ARGS)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from perfc.tools import pages
-from perfc.tools.diffs.difference import Diff, signed
+from perfc.tools.diffs.difference import Diff
+from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
 from perfc.tools.diffs.side import Side
 from perfc.tools.diffs.waterfall import ROUNDING
-from perfc.tools.reports import format_json, format_percent, format_us
+from perfc.tools.reports import format_json, format_us
 
 _SHOWN = 15
 """Steps of the picture."""
@@ -48,6 +49,14 @@ def _section(one: Diff) -> Iterator[str]:
     if one.left_out:
         yield ""
         yield one.left_out
+    names, *launches = kernel_table(one.pairs)
+    if one.with_trace and launches:
+        yield ""
+        yield f"| {' | '.join(names)} |"
+        yield "| --- | --- | ---: | ---: | ---: | --- | --- |"
+        for cells in launches:
+            yield f"| {' | '.join(map(_plain, cells))} |"
+    yield from map(_plain, one.said)
 
 
 def _plain(text: str) -> str:
@@ -76,16 +85,16 @@ def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
     """Yield the answer, both sides, the steps as a picture, and what differs."""
     slower = one.difference_us > 0
     share = f" ({100 * one.difference_us / one.base_us:+.1f} %)" if one.base_us else ""
-    probability = format_percent(one.probability_slower)
     yield pages.Heading(
         _between(one),
         answer=f"{signed(one.difference_us)}{share}",
         label="difference",
-        remark=f"slower with {probability} probability",
+        remark=one.chance,
         badges=[("slower", "bad") if slower else ("faster", "good")]
         if one.difference_us
         else [("no difference", "")],
     )
+    yield pages.Remarks(one.diagnostics)
     yield pages.Cards(
         [
             pages.Card(f"{word}: {side.name}", format_us(side.time_us), _said(side))
@@ -98,6 +107,8 @@ def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
         )
     if len(one.steps) > _SHOWN:
         yield pages.Section("All steps", [_steps(one)], level=level, folded=True)
+    if one.with_trace:
+        yield pages.Section("Launches", [_launches(one)], level=level)
     if one.changes:
         yield pages.Section("Ops that differ", [_changes(one)], level=level)
 
@@ -137,6 +148,26 @@ def _steps(one: Diff) -> pages.Table:
     ]
     heading = (one.by, "change", "reason")
     return pages.Table(heading, rows, "All steps", search=True, order="largest")
+
+
+def _launches(one: Diff) -> pages.Table:
+    """Return where a prediction is off, op by op, and what was launched for it."""
+    listed = kernel_rows(one.pairs)
+    rows = [
+        (
+            row["op"],
+            row["module"],
+            *map(_time, (row["base_us"], row["head_us"])),
+            pages.Cell(signed(row["delta_us"]), row["delta_us"]),
+            *("; ".join(row[key]) for key in ("base_kernels", "head_kernels")),
+            row["reason"],
+        )
+        for row in listed[:_MOST]
+    ]
+    heading = ("op", "module", "base", "head", "change", "of base", "of head", "reason")
+    return pages.Table(
+        heading, rows, "Launches", search=True, order="largest", total=len(listed)
+    )
 
 
 def _changes(one: Diff) -> pages.Table:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from perfc.tools.replay.replay_report import replay_json, replay_text
     from perfc.tools.replay.rescale import Method, Rescaling
     from perfc.tools.replay.rescale_report import rescale_json, rescale_text
-    from perfc.tools.replay.steps_option import Steps, check_steps
+    from perfc.tools.replay.step_times import MeasuredStep, measured_steps
+    from perfc.tools.replay.steps_option import check_steps
     from perfc.tools.replay.trace_files import read_recorded, read_traces
     from perfc.tools.replay.trace_target import measured_on, target_of_trace
 else:
@@ -30,20 +31,22 @@ else:
             "replay_report": ("replay_json", "replay_text"),
             "rescale": ("Method", "Rescaling"),
             "rescale_report": ("rescale_json", "rescale_text"),
-            "steps_option": ("Steps", "check_steps"),
+            "step_times": ("MeasuredStep", "measured_steps"),
+            "steps_option": ("check_steps",),
             "trace_files": ("read_recorded", "read_traces"),
             "trace_target": ("measured_on", "target_of_trace"),
         },
     )
 
 __all__ = [
+    "MeasuredStep",
     "Method",
     "Rescaling",
-    "Steps",
     "TracePrices",
     "check_steps",
     "collective_prices",
     "measured_on",
+    "measured_steps",
     "profile_seconds",
     "read_recorded",
     "read_traces",
