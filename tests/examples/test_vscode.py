@@ -54,10 +54,8 @@ def _arguments(label: str, file: Path | str = "", function: str = "model") -> li
 
 def _problems(label: str, output: str) -> list[Problem]:
     """Return what the task's matchers find: these expressions read alike in Python."""
-    matchers: Any = TASKS[label]["problemMatcher"]
-    several: list[Any] = matchers if isinstance(matchers, list) else [matchers]
     found: list[Problem] = []
-    for matcher in several:
+    for matcher in TASKS[label]["problemMatcher"]:
         pattern = matcher["pattern"]
         # VS Code takes a pattern without a place for one of whole files.
         assert ("line" in pattern) != (pattern.get("kind") == "file")
