@@ -68,9 +68,6 @@ from perfc.costmodels.sheets.sheet_physics import Fields
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import path_text
 
-_NODE_WATTS = frozenset({"power.node_w", "power.host_w"})
-"""Fields that only sheets of systems have."""
-
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
 
@@ -362,7 +359,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         power=power_of(fields),
         resources=sheets.host_resources(fields) if "host.sockets" in fields else None,
         node_power=sheets.node_power(fields)
-        if not _NODE_WATTS.isdisjoint(fields)
+        if "power.node_w" in fields or "power.host_w" in fields
         else None,
         tiers=sheets.tiers_of(fields, sources) if tiers_in(fields) else (),
         usd_per_hour=usd_per_hour(fields),
