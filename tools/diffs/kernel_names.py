@@ -27,7 +27,6 @@ _CLASSES = (
 """What a name has, the first that fits."""
 
 _PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in _CLASSES)
-_PREFIX = re.compile(r"^(void |[\w ]*\banonymous namespace\b\)?::)+")
 _ARGUMENTS = re.compile(r"[<(].*")
 
 
@@ -39,5 +38,5 @@ def kernel_class(name: str) -> str:
 
 def short_name(name: str) -> str:
     """Return the name of a kernel without types and arguments."""
-    own = _ARGUMENTS.sub("", name.removeprefix("void "))
-    return own.rpartition("::")[2] or name[:60]
+    own = _ARGUMENTS.sub("", name.replace("(anonymous namespace)::", ""))
+    return own.removeprefix("void ").rpartition("::")[2] or name[:60]
