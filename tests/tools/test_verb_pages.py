@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.browser import Browser, browser
-from tests.tools.parsed_page import ParsedPage
+from tests.html_page import HtmlPage
 from tests.traces.synthetic import Made
 
 from perfc.tools.cli.command_line import main
@@ -131,21 +131,20 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def parsed(page_of: Callable[[str], Path]) -> Callable[[str], ParsedPage]:
+def parsed(page_of: Callable[[str], Path]) -> Callable[[str], HtmlPage]:
     """Return the page of a verb, taken apart."""
-    return lambda verb: ParsedPage(page_of(verb).read_text("utf-8"))
+    return lambda verb: HtmlPage.of(page_of(verb).read_text("utf-8"))
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_page_is_whole(verb: str, parsed: Callable[[str], ParsedPage]) -> None:
+def test_a_page_is_whole(verb: str, parsed: Callable[[str], HtmlPage]) -> None:
     """It is one file: elements nest, nothing is loaded, and one script runs."""
     page = parsed(verb)
 
-    assert 1 == len(page.scripts)
-    assert "uPlot" in page.scripts[0]
-    assert 1 == page.tags.count("h1")
-    assert "table" in page.tags
-    assert {"header", "section"} <= set(page.tags)
+    assert page.is_alone
+    assert "script-src 'sha256-" in page.policy
+    assert page.headings[0]
+    assert page.rows
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -155,14 +154,15 @@ def test_names_are_text(verb: str, page_of: Callable[[str], Path]) -> None:
 
     assert "<script>window" not in text
     assert text.count("<script") == text.count("</script>")
+    assert 1 == text.count("<script>")
 
 
 @pytest.mark.parametrize("verb", ["shard", "place", "replay", "network"])
-def test_odd_names_are_shown(verb: str, parsed: Callable[[str], ParsedPage]) -> None:
+def test_odd_names_are_shown(verb: str, parsed: Callable[[str], HtmlPage]) -> None:
     """They are shown letter by letter, or held in the data of a picture."""
     page = parsed(verb)
     name = ODD.replace("/", "") if verb == "network" else ODD
-    shown = page.text + json.dumps(page.data)
+    shown = page.text + json.dumps(page.charts("timeline"))
 
     assert name in shown
 
@@ -183,17 +183,18 @@ def test_odd_names_are_shown(verb: str, parsed: Callable[[str], ParsedPage]) -> 
     ],
 )
 def test_the_answer_comes_first(
-    verb: str, answer: str, parsed: Callable[[str], ParsedPage]
+    verb: str, answer: str, parsed: Callable[[str], HtmlPage]
 ) -> None:
     """What was asked for stands in the header, before any table."""
     page = parsed(verb)
 
-    assert answer in page.text
-    assert page.tags.index("strong") < page.tags.index("table")
+    title, first, *_ = page.headings
+
+    assert page.text.index(title) < page.text.index(answer) < page.text.rindex(first)
 
 
 def test_plans_of_a_page_are_those_of_the_document(
-    parsed: Callable[[str], ParsedPage], page_of: Callable[[str], Path]
+    parsed: Callable[[str], HtmlPage], page_of: Callable[[str], Path]
 ) -> None:
     """Each plan of `plans` is a row of the table, and no other."""
     folder = page_of("quantize").parent
@@ -209,10 +210,10 @@ def test_plans_of_a_page_are_those_of_the_document(
     assert [plan["name"] for plan in plans] == names
 
 
-def test_a_frontier_is_drawn(parsed: Callable[[str], ParsedPage]) -> None:
+def test_a_frontier_is_drawn(parsed: Callable[[str], HtmlPage]) -> None:
     """Of losses there is a chart, with a point for each plan and the budget."""
     page = parsed("quantize")
-    (chart,) = (d for d in page.data if d.get("x", {}).get("title") == "loss")
+    (chart,) = (d for d in page.charts("chart") if d["x"]["title"] == "loss")
     series = {one["name"]: one for one in chart["series"]}
 
     assert [0.001, 0.001] == series["budget"]["x"]
@@ -220,22 +221,26 @@ def test_a_frontier_is_drawn(parsed: Callable[[str], ParsedPage]) -> None:
     assert sorted(series["plans"]["y"], reverse=True) == series["plans"]["y"]
 
 
-def test_a_sweep_is_drawn(parsed: Callable[[str], ParsedPage]) -> None:
+def test_a_sweep_is_drawn(
+    parsed: Callable[[str], HtmlPage], page_of: Callable[[str], Path]
+) -> None:
     """There is a chart of memory and one of each thing that varies, with intervals."""
     page = parsed("sweep")
-    charts = {d["x"]["title"]: d for d in page.data if "series" in d}
+    charts = {d["x"]["title"]: d for d in page.charts("chart")}
+    text = page_of("sweep").read_text("utf-8")
+    held = text.partition('id="perfc-sweep">')[2].partition("</script>")[0]
     names = {one["name"] for one in charts["batch"]["series"]}
 
     assert {"memory", "batch", "dtype"} == set(charts)
     assert {"t4", "t4, best", "t4, 5 %", "t4, 95 %"} <= names
     assert ["fp32", "fp16"] == charts["dtype"]["x"]["words"]
-    assert 12 == len(next(d for d in page.data if "rows" in d)["rows"])
+    assert 12 == len(json.loads(held)["rows"])
 
 
-def test_stages_are_drawn(parsed: Callable[[str], ParsedPage]) -> None:
+def test_stages_are_drawn(parsed: Callable[[str], HtmlPage]) -> None:
     """Stages of a network and of a pipeline have lanes; nothing overlaps in one."""
     for verb, lanes in (("network", "stage 0"), ("pipeline", "rank 0")):
-        (timeline,) = (d for d in parsed(verb).data if "lanes" in d)
+        (timeline,) = parsed(verb).charts("timeline")
         labels = [lane["label"] for lane in timeline["lanes"]]
         assert any(label.startswith(lanes) for label in labels)
         for lane in timeline["lanes"]:
@@ -243,9 +248,9 @@ def test_stages_are_drawn(parsed: Callable[[str], ParsedPage]) -> None:
             assert min(lane["ns"]) >= 0
 
 
-def test_steps_are_compared(parsed: Callable[[str], ParsedPage]) -> None:
+def test_steps_are_compared(parsed: Callable[[str], HtmlPage]) -> None:
     """A replay draws what each step took beside what is simulated."""
-    (chart,) = (d for d in parsed("replay").data if "series" in d)
+    (chart,) = parsed("replay").charts("chart")
     measured, simulated = chart["series"]
 
     assert ["1", "2", "3"] == chart["x"]["words"]
@@ -253,9 +258,9 @@ def test_steps_are_compared(parsed: Callable[[str], ParsedPage]) -> None:
     assert measured["y"] == pytest.approx(simulated["y"], rel=0.01)
 
 
-def test_a_cache_is_drawn(parsed: Callable[[str], ParsedPage]) -> None:
+def test_a_cache_is_drawn(parsed: Callable[[str], HtmlPage]) -> None:
     """Power saved, over sizes of the cache from none on."""
-    (chart,) = (d for d in parsed("place").data if "series" in d)
+    (chart,) = parsed("place").charts("chart")
 
     assert "size of the cache" == chart["x"]["title"]
     assert 0 == chart["series"][0]["x"][0]

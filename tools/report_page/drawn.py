@@ -57,8 +57,14 @@ _MEMORY_COLORS = {
 }
 
 
-def roofline_chart(report: Report) -> pages.Chart | None:
-    """Return every kernel below what bounds it; None without any that computes."""
+def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
+    """Return every kernel below what bounds it; None without any that computes.
+
+    Args:
+        report: The report.
+        of: How many reports there are on the page.
+
+    """
     found = roofline_points(report)
     computing = [
         point
@@ -67,7 +73,7 @@ def roofline_chart(report: Report) -> pages.Chart | None:
     ]
     if not computing:
         return None
-    drawn = _alike(computing)[:_MOST_POINTS]
+    drawn = _alike(computing)[: _MOST_POINTS // of]
     intensities = [one.flop_per_byte for one in drawn]
     low, high = min(*intensities, 1.0) / 2, max(intensities) * 2
     return pages.Chart(

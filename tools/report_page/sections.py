@@ -55,7 +55,6 @@ def reports_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline])
     if not others:
         sections = [*report_head(first), *_sections(first, timelines[0], 2)]
         return pages.page(f"{title} on {first.target.name}", sections)
-    most = max(_LEAST_NODES, _MOST_NODES // len(reports))
     compared = [pages.Heading(f"{first.model.name} on {len(reports)} targets")]
     return pages.page(
         title,
@@ -66,7 +65,7 @@ def reports_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline])
             *(
                 pages.Section(
                     f"{report.target.name}: {format_us(report.time_us)}",
-                    [*_head(report), *_sections(report, timeline, 3, most)],
+                    [*_head(report), *_sections(report, timeline, 3, len(reports))],
                     folded=report is not first,
                 )
                 for report, timeline in pairs
@@ -124,9 +123,9 @@ def _head(report: Report) -> Iterator[pages.Part]:
 
 
 def _sections(
-    report: Report, timeline: pages.Timeline, level: Level, most: int = _MOST_NODES
+    report: Report, timeline: pages.Timeline, level: Level, of: int = 1
 ) -> Iterator[pages.Part]:
-    """Yield the sections below the head."""
+    """Yield the sections below the head, of one of so many reports on the page."""
     tables = report.tables
     yield pages.Section("Timeline", [timeline], level=level)
     if tables.to_fix:
@@ -134,7 +133,7 @@ def _sections(
         table = pages.Table(heading, fixes, "What to fix next", (3, 4, 5))
         yield pages.Section("What to fix next", [table], level=level)
     yield from _slopes(report, level)
-    roofline = roofline_chart(report)
+    roofline = roofline_chart(report, of)
     if roofline is not None:
         yield pages.Section("Roofline", [roofline], level=level)
     yield pages.Section("Device memory", [*_memory(report)], level=level)
@@ -148,7 +147,9 @@ def _sections(
             table = pages.Table(heading, own, title, range(first, len(heading)))
             note = tables.loading_at if rows is tables.loading else ""
             yield pages.Section(title, [table], note, level)
-    yield pages.Section("Ops", [_nodes(report, most)], level=level)
+    yield pages.Section(
+        "Ops", [_nodes(report, max(_LEAST_NODES, _MOST_NODES // of))], level=level
+    )
 
 
 def _memory(report: Report) -> Iterator[pages.Part]:

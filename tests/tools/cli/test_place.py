@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.html_page import HtmlPage
 from tests.tools.command import Command, Outcome
-from tests.tools.parsed_page import ParsedPage
 
 import perfc
 
@@ -147,8 +147,8 @@ def test_formats(command: Command, tables: str, tmp_path: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(text)))
     page = tmp_path / "page.html"
     assert 0 == command(*asked, "--format", "html", "-o", str(page)).code
-    found = ParsedPage(page.read_text("utf-8"))
-    (chart,) = (one for one in found.data if "series" in one)
+    found = HtmlPage.of(page.read_text("utf-8"))
+    (chart,) = found.charts("chart")
 
     assert [f"t{number}" for number in range(10)] == [row["name"] for row in lines]
     assert {"best"} == {row["plan"] for row in lines}

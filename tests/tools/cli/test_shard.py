@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.html_page import HtmlPage
 from tests.tools.command import Command, Outcome
-from tests.tools.parsed_page import ParsedPage
 
 from perfc.costmodels import load_target
 
@@ -125,7 +125,7 @@ def test_a_page_has_bars_of_ranks(command: Command, tmp_path: Path) -> None:
     """Each rank has a bar of its time and of its memory, under each of three plans."""
     path = tmp_path / "page.html"
     outcome = _shard(command, "--format", "html", "-o", str(path))
-    page = ParsedPage(path.read_text("utf-8"))
+    page = HtmlPage.of(path.read_text("utf-8"))
     firsts = [row[0].removesuffix(", last") for row in page.rows if row]
 
     assert (0, "") == (outcome.code, outcome.out)

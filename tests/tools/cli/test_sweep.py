@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.html_page import HtmlPage
 from tests.tools.command import WORKLOAD, Command
-from tests.tools.parsed_page import ParsedPage
 
 from perfc.tools.cli import sweep as verb
 from perfc.tools.sweeping import USUAL
@@ -116,8 +116,8 @@ def test_a_page(command: Command, tmp_path: Path) -> None:
         *(*SWEEP, "--vary", "dtype=fp32,fp16", "--target", "t4", "-q"),
         *("-o", str(path)),
     )
-    page = ParsedPage(path.read_text("utf-8"))
-    charts = {one["x"]["title"]: one for one in page.data if "series" in one}
+    page = HtmlPage.of(path.read_text("utf-8"))
+    charts = {one["x"]["title"]: one for one in page.charts("chart")}
 
     assert {"memory", "batch", "dtype"} == set(charts)
     assert 1 + 12 == len(page.rows)
@@ -129,7 +129,7 @@ def test_a_page(command: Command, tmp_path: Path) -> None:
 def test_a_page_on_standard_output(command: Command) -> None:
     """`--format html` prints the page of the rows that are shown."""
     outcome = command(*SWEEP, "-q", "--format", "html", "--best", "2")
-    page = ParsedPage(outcome.out)
+    page = HtmlPage.of(outcome.out)
 
     assert 0 == outcome.code
     assert 1 + 2 == len(page.rows)
@@ -146,8 +146,8 @@ def test_a_page_holds_any_name(command: Command, tmp_path: Path) -> None:
     again = command(*words, "-o", str(path), "--resume", "--best", "1")
 
     assert 0 == first.code == again.code
-    page = ParsedPage(path.read_text("utf-8"))
-    assert 1 == len(page.scripts)
+    page = HtmlPage.of(path.read_text("utf-8"))
+    assert page.is_alone
     assert "script><script>&amp;" in page.text
 
 
