@@ -60,8 +60,9 @@ def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
 
     def elements(path: str) -> tuple[int, ...] | None:
         found = {**program.constants, **program.state_dict}.get(path)
-        plain = isinstance(found, torch.Tensor) and not found.is_meta
-        if not plain or found.dim() != 1 or found.is_floating_point():
+        if not isinstance(found, torch.Tensor) or found.is_meta:
+            return None
+        if found.dim() != 1 or found.is_floating_point():
             return None
         return tuple(found.tolist()) if found.numel() <= MOST_ELEMENTS else None
 
