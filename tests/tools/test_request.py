@@ -26,6 +26,7 @@ from perfc.tools.request import (
     SizeOptions,
     TorchOptions,
 )
+from perfc.tools.sheet_options import SHEET_OPTIONS
 
 _NAME = "dlrm-ddp:tables=2,rows=1000"
 _ONNX = Path(__file__).parents[1] / "fixtures/onnx/dlrm_small_dynamo_op18.onnx"
@@ -349,14 +350,15 @@ def test_signatures(call: Callable[..., Any], known: Any) -> None:
 
 def test_every_option_is_a_field() -> None:
     """Calls take fields of a request; the command line declares none of them again."""
-    fields = {*Request.__annotations__}
+    fields = {*Request.__annotations__, *SHEET_OPTIONS}
 
-    for known in (SizeOptions, LoadOptions, AnalyzeOptions, TorchOptions):
-        assert set(known.__annotations__) <= fields
+    for call in (SizeOptions, LoadOptions, AnalyzeOptions, TorchOptions):
+        assert set(call.__annotations__) <= fields
     group: Any = perfc_command
     verb: click.Command = group.get_command(click.Context(group), "analyze")
-    made = {p.name: p.opts[-1] for p in verb.params if p.name in OPTIONS}
-    assert {name: option.flag for name, option in OPTIONS.items()} == made
+    known = {**OPTIONS, **{name: one.option for name, one in SHEET_OPTIONS.items()}}
+    made = {p.name: p.opts[-1] for p in verb.params if p.name in known}
+    assert {name: option.flag for name, option in known.items()} == made
 
 
 def test_words_of_a_request() -> None:

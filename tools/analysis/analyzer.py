@@ -70,6 +70,9 @@ def analyze(
             become part of the step.
         overrides: Sheet fields and values, as `--set` takes them; for a target
             given by name or path.
+        price: US dollars that an hour of one GPU costs, or the file of a price sheet;
+            None for the price of the target's sheet.
+        carbon: Grams of CO2 equivalent that a kWh stands for; None if not known.
         preset: A preset, by name or file: target, host, inputs and options of passes;
             what is given besides wins. A loaded model was to be loaded by it, too.
         transforms: Passes that change the graph of a model that is not loaded yet.
