@@ -347,8 +347,9 @@ class _Importer:
         arguments = {n: a for n, a in named.items() if not n.startswith("_")}
         for name, index in named.items():
             argument = name.removeprefix("_").removesuffix(_BASE)
-            known = isinstance(index, int) and 0 <= index < len(written)
-            if name.endswith(_BASE) and known:
+            if not name.endswith(_BASE) or not isinstance(index, int):
+                continue
+            if 0 <= index < len(written):
                 arguments[argument] = written[index]
         results = tuple(self._results(node, values))
         own = results[: len(results) - len(written)]
