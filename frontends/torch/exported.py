@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch.utils._pytree import tree_leaves
 
-from perfc.frontends.aten import MOST_ELEMENTS
 from perfc.frontends.pt2 import read_description
 from perfc.frontends.torch.failure import first_line
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import describe_exported, in_exported_order
+from perfc.frontends.torch.values import short_list
 from perfc.frontends.torch.weightless import from_shapes
 from perfc.ir import Program
 from perfc.ir.support import UnsupportedModelError
@@ -38,7 +38,8 @@ def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
     """Return the program of an export, forward or joint, its sizes still open.
 
     It is what the `.pt2` file of the export is: symbols, module paths, source lines
-    and phases are those that PyTorch notes. No weight is read.
+    and phases are those that PyTorch notes. No weight is read, but for short lists that
+    say what an op does.
 
     Args:
         program: What `torch.export.export` returns.
@@ -58,13 +59,10 @@ def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
         )
         raise UnsupportedModelError(msg) from error
 
+    held: dict[str, Any] = {**program.constants, **program.state_dict}
+
     def elements(path: str) -> tuple[int, ...] | None:
-        found = {**program.constants, **program.state_dict}.get(path)
-        if not isinstance(found, torch.Tensor) or found.is_meta:
-            return None
-        if found.dim() != 1 or found.is_floating_point():
-            return None
-        return tuple(found.tolist()) if found.numel() <= MOST_ELEMENTS else None
+        return short_list(held.get(path))
 
     return read_description(text, name or _class_name(program), elements)
 

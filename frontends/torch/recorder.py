@@ -15,7 +15,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from perfc.frontends.aten import (
-    MOST_ELEMENTS,
     READ_ELEMENTS,
     Argument,
     AtenCall,
@@ -275,10 +274,9 @@ def _elements(
     """Return the elements of arguments that say what the op does, if they are known."""
     found: dict[str, tuple[int, ...]] = {}
     for name in READ_ELEMENTS.get(target, ()):
-        tensor = arguments.get(name)
-        known = values.value_of(tensor) if isinstance(tensor, torch.Tensor) else None
-        if known is not None and known.numel() <= MOST_ELEMENTS:
-            found[name] = tuple(known.tolist())
+        known = values.short_list(arguments.get(name))
+        if known is not None:
+            found[name] = known
     return found
 
 

@@ -15,6 +15,7 @@ import attrs
 import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from perfc.frontends.aten import MOST_ELEMENTS
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import is_alone, op
 
@@ -73,6 +74,17 @@ def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
         return tensor
     known = getattr(tensor, _SLOT, None)
     return known.tensor if known is not None and known.valid[0] else None
+
+
+def short_list(tensor: Any) -> tuple[int, ...] | None:
+    """Return the elements of a list of integers, if it is short and they are known."""
+    if not isinstance(tensor, torch.Tensor) or tensor.dim() != 1:
+        return None
+    known: Any = value_of(tensor)  # `tolist` is untyped
+    if known is None or known.is_floating_point() or known.numel() > MOST_ELEMENTS:
+        return None
+    elements: list[int] = known.tolist()
+    return tuple(elements)
 
 
 def _are_known(value: Any) -> bool:

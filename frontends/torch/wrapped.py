@@ -30,16 +30,14 @@ def rebuilt(
     """Return a tensor of the same class, made of the copies of what it is made of."""
     names, told = tensor.__tensor_flatten__()
     inner = {name: copied(getattr(tensor, name)) for name in names}
-    kind: Any = type(tensor)
-    made: torch.Tensor = kind.__tensor_unflatten__(
-        inner, told, tensor.shape, tensor.stride()
-    )
+    sizes = tensor.shape, tensor.stride()
+    made: torch.Tensor = tensor.__tensor_unflatten__(inner, told, *sizes)
     return made
 
 
 def parts(tensor: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in memory of one, and their names."""
-    if not is_wrapper(type(tensor)):
+    if not has_wrapper((tensor.__class__,)):
         yield name, tensor
         return
     names, _ = tensor.__tensor_flatten__()
