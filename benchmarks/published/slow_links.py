@@ -9,7 +9,8 @@ FOLDER holds `claims.csv` (abstracts of FusionLLM, arXiv 2410.12707, and FusionA
 its 1.45 to 9.39 are over, so that a grid of ratios, of rates between sites and of both
 of its models shows what they give over an even split without compression; and that
 FusionAI's GPUs are joined at 10 Gb/s and compute in half precision, each a stage or a
-part of one, four samples at a time.
+part of one, with one and four samples at a time: hosts hold H100s up with one, links
+the others with four.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from perfc.planning.networks import completion_s
 REPOSITORY = Path(__file__).parents[2]
 SITES = REPOSITORY / "examples/networks/six-sites.toml"
 CARDS, CARD, PARTS = 50, "rtx-3080", 4
+MICROBATCHES, AT_ONCE = 256, (1, 4)
 RIVALS = ("h100-pcie-80g", "h100-sxm-80g")
 MOST = 10_000
 """Mb/s of the fastest link."""
@@ -103,16 +105,18 @@ def score_cards() -> None:
             for name in (CARD, rival)
         ]
         ratio = CARDS * peaks[0] / (PARTS * peaks[1])
-        speeds = [_samples_per_s(CARD, CARDS), _samples_per_s(rival, PARTS)]
-        throughput = speeds[0] / speeds[1]
-        of_peaks = f"{throughput / ratio:.2f} of that"
-        print(
-            f"  {rival:14} peaks {ratio:.2f}, throughput {throughput:.2f}, {of_peaks}"
-        )
+        for samples in AT_ONCE:
+            cards = _samples_per_s(CARD, CARDS, samples)
+            throughput = cards / _samples_per_s(rival, PARTS, samples)
+            print(
+                f"  {rival:14} {samples} at a time: peaks {ratio:.2f}, throughput "
+                f"{throughput:.2f}, {throughput / ratio:.2f} of that"
+            )
 
 
-def _samples_per_s(target: str, gpus: int) -> float:
+def _samples_per_s(target: str, gpus: int, samples: int) -> float:
     """Return the rate at which a GPT trains on so many GPUs over 10 Gb/s links."""
+    count = MICROBATCHES
     nodes = "".join(
         f'[[nodes]]\nname = "n{n}"\ntarget = "{target}"\n' for n in range(gpus)
     )
@@ -120,8 +124,16 @@ def _samples_per_s(target: str, gpus: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cards.toml"
         path.write_text(text, encoding="utf-8")
-        words = ("gpt2:layers=48", "--dtype", "amp-fp16", "--batch", "1024")
-        return float(placed(path, *words, "--microbatches", "256")["samples_per_s"])
+        words = (
+            "gpt2:layers=48",
+            "--dtype",
+            "amp-fp16",
+            "--batch",
+            str(count * samples),
+        )
+        return float(
+            placed(path, *words, "--microbatches", str(count))["samples_per_s"]
+        )
 
 
 def score_partitions(rows: list[dict[str, str]]) -> None:

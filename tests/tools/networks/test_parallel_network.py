@@ -185,6 +185,18 @@ def test_48_gpus_between_8_mbit_and_10_gbit(command: Command, compress: str) -> 
     assert any("one message at a time" in d["message"] for d in found["diagnostics"])
 
 
+def test_resnet101_on_48_gpus_gains(command: Command) -> None:
+    """The abstract's other model: faster than an even split without compression."""
+    words = ("--batch", "64", "--microbatches", "8", "--compress", "topk:10,adaptive")
+
+    found = command(
+        "parallel", "resnet101", "--network", _SIX_SITES, *words, "--format", "json"
+    ).report
+
+    assert found["ranks"] == 48
+    assert found["speedup_over_even"] > 1
+
+
 def test_within_takes_the_fewest(command: Command, tmp_path: Path) -> None:
     """With more time fewer GPUs do."""
     network = _network(tmp_path, "abcd", "10000")
