@@ -81,9 +81,10 @@ compat: $(TEST) ## Try other Pythons and the oldest dependencies: make compat PY
 docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
-bench: $(CORE) ## Hold traces and pricing to their bars, on an idle machine
+bench: $(CORE) ## Hold traces, pricing and diffs to their bars, on an idle machine
 	$(BIN)/python benchmarks/speed/trace.py
 	$(BIN)/python benchmarks/speed/pricing.py
+	$(BIN)/python benchmarks/speed/diff.py
 
 bench-ratios: $(TEST) ## Compare perfc's own speed with what is committed
 	$(BIN)/python benchmarks/ratios.py $(RATIOS_ARGS)
@@ -142,8 +143,10 @@ $(TEST): $(CORE) tests/plugin/pyproject.toml
 	@touch $(UNFINISHED)
 	@echo "Installing the tests' tools in .venv (with torch: this can take minutes)"
 	@$(BIN)/python -m pip install -qq --group dev
-	@# Its dependencies are for notebooks; what it imports is in the group `test`.
-	@$(BIN)/python -m pip install -qq --no-deps HolisticTraceAnalysis==0.5.0
+	@# Their dependencies are for notebooks, and half a gigabyte for other formats; what
+	@# they import is in the groups `test` and `ecosystem`.
+	@$(BIN)/python -m pip install -qq --no-deps HolisticTraceAnalysis==0.5.0 \
+	    ai-edge-model-explorer==0.1.34 model-explorer-onnx==0.4.2
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable tests/plugin
 	@rm $(UNFINISHED)
 	@touch $@

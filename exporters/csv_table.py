@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from perfc import tools
 from perfc.tools import NODE_KEYS, Exporter, Report
 
 _FORMULAS = (
@@ -30,6 +31,7 @@ _FORMULAS = (
 class CsvTable(Exporter):
     """The `nodes` of reports, with the target in the first column.
 
+    What compares several reports is a row a report.
     Columns are always the same, in the same order; times are in microseconds.
     """
 
@@ -37,14 +39,25 @@ class CsvTable(Exporter):
 
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
         """Return the header and the rows, report after report."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(("target", *NODE_KEYS))
-        for report in reports:
-            for node in report.nodes:
-                cells = (report.target.name, *map(node.__getitem__, NODE_KEYS))
-                writer.writerow(map(_cell, cells))
-        return text.getvalue()
+        rows = (
+            (report.target.name, *map(node.__getitem__, NODE_KEYS))
+            for report in reports
+            for node in report.nodes
+        )
+        return _document(("target", *NODE_KEYS), rows)
+
+    def compared(self, reports: Sequence[Report]) -> str:
+        """Return the entries of a comparison; unknown numbers are empty."""
+        entries = tools.Comparison(reports).entries
+        return _document(entries[0], (entry.values() for entry in entries))
+
+
+def _document(heading: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(map(_cell, row) for row in rows)
+    return text.getvalue()
 
 
 def _cell(value: object) -> object:

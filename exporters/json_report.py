@@ -20,6 +20,11 @@ class JsonReport(Exporter):
         if len(reports) == 1:
             return reports[0].to_json()
         documents = [report.to_dict() for report in reports]
-        plans = [plan.to_dict() for plan in tools.compared(reports)]
-        schema = "perfc.reports/1"
-        return format_json({"schema": schema, "reports": documents, "plans": plans})
+        comparison = tools.Comparison(reports)
+        document = {
+            "schema": "perfc.reports/1",
+            "comparison": comparison.entries,
+            "reports": documents,
+            "plans": [plan.to_dict() for plan in comparison.plans],
+        }
+        return format_json(document)

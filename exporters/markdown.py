@@ -25,10 +25,16 @@ class Markdown(Exporter):
 
 
 def _comparison(reports: Sequence[Report]) -> Iterator[str]:
-    heading, *rows = tools.comparison_rows(reports)
-    yield f"## {_escaped(reports[0].model.name)}, targets compared"
+    comparison = tools.Comparison(reports)
+    heading, *rows = comparison.rows
+    names = dict.fromkeys(_escaped(report.model.name) for report in reports)
+    yield f"## {', '.join(names)}, compared"
     yield ""
-    yield from _table(heading, rows, "lrlrrlrrrrr")
+    sides = "".join(column.side for column in comparison.columns)
+    yield from _table(heading, rows, sides)
+    yield ""
+    for note in comparison.notes:
+        yield f"- {_escaped(note)}"
 
 
 def _document(report: Report) -> Iterator[str]:

@@ -19,5 +19,9 @@ class TextTable(Exporter):
         """Return the reports one below the other, and of several what compares them."""
         texts = [str(report) for report in reports]
         if len(reports) > 1:
-            texts.insert(0, f"{tools.comparison_text(reports)}\n")
+            texts.insert(0, self.compared(reports))
         return "\n".join(texts)
+
+    def compared(self, reports: Sequence[Report]) -> str:
+        """Return a row a report, and below where prices come from."""
+        return f"{tools.Comparison(reports)}\n"

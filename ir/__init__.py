@@ -8,9 +8,9 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.ir.annotations import AnnotationKey, AnyKey
+    from perfc.ir.choices import OPTIMIZER_STATES
     from perfc.ir.core import Graph, Node, Value
     from perfc.ir.launch import NO_WORK, Kernel, LaunchGraph, LaunchOp, TaskKind, Work
-    from perfc.ir.ops.optimizer import OPTIMIZER_STATES
     from perfc.ir.program import Program, single
     from perfc.ir.record import AttrValue, Record
     from perfc.ir.support import (
@@ -41,7 +41,7 @@ else:
                 "TaskKind",
                 "Work",
             ),
-            "ops.optimizer": ("OPTIMIZER_STATES",),
+            "choices": ("OPTIMIZER_STATES",),
             "program": ("Program", "single"),
             "record": ("AttrValue", "Record"),
             "support": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 
@@ -28,6 +30,15 @@ class Location:
 
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"
 """Origin of what autograd runs to hand a parameter its gradient."""
+
+_AUTOGRAD = re.compile(r"(\w+Backward\d|torch::autograd::CppNode<\w+>)\(%")
+
+
+def autograd_call(origin: str) -> str:
+    """Return the name of the node of autograd that an origin is of; "" for others."""
+    match = _AUTOGRAD.match(origin)
+    return "" if match is None else match[1]
+
 
 NOWHERE = Location()
 """The location of a node of which nothing is known."""

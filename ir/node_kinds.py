@@ -11,11 +11,12 @@ from perfc.ir.ops import BUILTIN_OPS
 
 def has_trait(node: Node, trait: Trait) -> bool:
     """Whether the op of a node has a trait; an op that is not known has none."""
-    return trait in _traits(node.op)
+    return trait in traits_of(node.op)
 
 
 @functools.cache  # it is asked of every node of every graph
-def _traits(op: str) -> frozenset[Trait]:
+def traits_of(op: str) -> frozenset[Trait]:
+    """Return the traits of an op by name; none of one that is not known."""
     found = BUILTIN_OPS.find(op)
     return frozenset() if found is None else found.traits
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         PipelineParallel,
         TensorParallel,
     )
-    from perfc.passes.precision import ConvertDtype
+    from perfc.passes.precision import ConvertDtype, Quantize
     from perfc.passes.timing import Overhead
     from perfc.passes.training import AccumulateGradients, Training
 
@@ -45,6 +45,8 @@ def is_a(p: Pass, name: Literal["overhead"], /) -> TypeGuard[Overhead]: ...
 def is_a(
     p: Pass, name: Literal["pipeline-parallel"], /
 ) -> TypeGuard[PipelineParallel]: ...
+@overload
+def is_a(p: Pass, name: Literal["quantize"], /) -> TypeGuard[Quantize]: ...
 @overload
 def is_a(p: Pass, name: Literal["tensor-parallel"], /) -> TypeGuard[TensorParallel]: ...
 @overload

@@ -3,7 +3,7 @@
     python -m tests.same_output store FOLDER
     python -m tests.same_output compare FOLDER
 
-Some sixty commands: every verb and frontend, inference and training, ranks, CPUs,
+Some eighty commands: every verb and frontend, inference and training, ranks, CPUs,
 plans, exports, measured rows, bad input. What each prints and writes, and its exit
 code, goes into a file of FOLDER; `compare` names what differs.
 """
@@ -33,6 +33,8 @@ FIRST = """
 analyze {model} --batch 512 --target v100 --mode training --format trace -o step.json
 analyze {ddp} --batch 512 --target dgx-a100 --mode training --ranks 2 --format trace -o ranks.json
 opt -p raise-embedding-bag,shape-inference {model} -o model.perfc
+analyze {model} --batch 512 --target v100 --mode training --format json -o step.report.json
+analyze {model} --batch 2048 --target a100 --mode training --format json -o a100.report.json
 """  # noqa: E501 - as it is typed
 """Whose files others read."""
 
@@ -83,6 +85,21 @@ replay step.json --format json
 replay ranks.json --format json
 rescale step.json --from v100 --to a100
 rescale step.json --from v100 --to h100 --format json
+diff step.report.json a100.report.json
+diff step.report.json a100.report.json --by module --format json
+diff step.report.json a100.report.json --by overhead --format md
+diff step.report.json step.json --by kernel --format json
+diff step.json a100.report.json
+check {root}/examples/ci/budgets.toml
+check {root}/examples/ci/budgets.toml --format json
+check {root}/examples/ci/budgets.toml --format junit
+check {root}/examples/ci/budgets.toml --format sarif
+place dlrm-default --target zion --tiers hbm=1GB,dram --candidates 256 --compare none -q --format json
+place dlrm-default --target zion --tiers hbm=1GB,dram --candidates 256 -q
+quantize dlrm-default --batch 2048 --target a100 --embeddings int8 --linear bf16 --format json
+quantize dlrm-default --batch 2048 --target a100 --embeddings int4
+dedup dlrm-ddp --batch 2048 --target a100 --session 10 --stay emb_*=0.9 -q --format json
+dedup dlrm-ddp --batch 2048 --target dgx-a100 --ranks 8 --session 10 --stay emb_*=0.9 -q
 calibrate --from step.json -o host.toml
 validate {rows}/kernels.parquet
 locality --help
@@ -97,6 +114,11 @@ analyze missing.onnx --target a100
 analyze {model} --target nowhere
 analyze dlrm-default:tables=x --target a100
 shard {ddp} --target dgx-a100 --ranks 0
+diff step.report.json missing.json
+check missing.toml
+place {ddp} --target zion --tiers nowhere
+quantize {ddp} --target a100 --embeddings fp3
+dedup {ddp} --target a100 --session 0
 """  # noqa: E501
 
 _SECONDS = re.compile(

@@ -14,6 +14,7 @@ FOLDERS = ("costmodels", "traces", "tools")
 _BYTES = "bytes of a number of that type"
 _SHEETS = "what a sheet may say, or how far its fields may disagree"
 _SHOWN = "when a report shows, or rounds"
+_DRAWN = "how large a page draws something"
 _DEFAULT = "default of an option, which its help shows"
 
 REMAINING = MappingProxyType(
@@ -62,6 +63,9 @@ REMAINING = MappingProxyType(
         "tools/cli/lists.py": ({8e-9}, "bytes a second in Gbit/s"),
         "tools/cli/measure.py": ({5.0}, _DEFAULT),
         "tools/cli/shard.py": ({30.0}, _DEFAULT),
+        "tools/pages/tables.py": ({0.25, 0.3, 0.6}, _DRAWN),
+        "tools/pages/timeline.py": ({0.75}, _DRAWN),
+        "tools/report_page/drawn.py": ({0.35, 1.02}, _DRAWN),
         "tools/reports/nodes.py": ({1.645}, "quantile of the normal distribution"),
         "tools/reports/numbers.py": ({0.9995, 9.995, 99.95}, _SHOWN),
         "tools/reports/sensitivity.py": ({0.0005}, _SHOWN),

@@ -92,7 +92,8 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {n for n in archive.namelist() if not n.startswith("perfc-")}
 
-    data = {name for kind in (".toml", ".npz", ".txt", ".csv") for name in _files(kind)}
+    kinds = (".toml", ".npz", ".txt", ".csv", ".js", ".css")
+    data = {name for kind in kinds for name in _files(kind)}
     assert facade | _files(".py") | data == held
 
 

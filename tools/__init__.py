@@ -11,24 +11,24 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.analysis import analyze, compile_backend, from_torch
+    from perfc.tools.charts import memory_over_time
     from perfc.tools.diffs import Diff, diff
     from perfc.tools.models import Model, conversions, export_onnx, load
     from perfc.tools.oracle import Oracle
+    from perfc.tools.pages import MOST_BYTES, Slices, Timeline, TimelineLane
+    from perfc.tools.report_page import reports_page
     from perfc.tools.reports import (
         NODE_KEYS,
-        PAGE_SCRIPT,
-        PAGE_STYLE,
+        Comparison,
         Exporter,
         Report,
         Results,
         compared,
         comparison_rows,
-        comparison_text,
         format_bytes,
         format_json,
         format_us,
         kernel_limit,
-        memory_timeline,
     )
     from perfc.tools.sweeping import Sweep, sweep
     from perfc.tools.tile_time import tile_time_us
@@ -37,24 +37,24 @@ else:
         __name__,
         {
             "analysis": ("analyze", "compile_backend", "from_torch"),
+            "charts": ("memory_over_time",),
             "diffs": ("Diff", "diff"),
             "models": ("Model", "conversions", "export_onnx", "load"),
             "oracle": ("Oracle",),
+            "pages": ("MOST_BYTES", "Slices", "Timeline", "TimelineLane"),
+            "report_page": ("reports_page",),
             "reports": (
+                "Comparison",
                 "Exporter",
                 "NODE_KEYS",
-                "PAGE_SCRIPT",
-                "PAGE_STYLE",
                 "Report",
                 "Results",
                 "compared",
                 "comparison_rows",
-                "comparison_text",
                 "format_bytes",
                 "format_json",
                 "format_us",
                 "kernel_limit",
-                "memory_timeline",
             ),
             "sweeping": ("Sweep", "sweep"),
             "tile_time": ("tile_time_us",),
@@ -62,20 +62,22 @@ else:
     )
 
 __all__ = [
+    "MOST_BYTES",
     "NODE_KEYS",
-    "PAGE_SCRIPT",
-    "PAGE_STYLE",
+    "Comparison",
     "Diff",
     "Exporter",
     "Model",
     "Oracle",
     "Report",
     "Results",
+    "Slices",
     "Sweep",
+    "Timeline",
+    "TimelineLane",
     "analyze",
     "compared",
     "comparison_rows",
-    "comparison_text",
     "compile_backend",
     "conversions",
     "diff",
@@ -86,7 +88,8 @@ __all__ = [
     "from_torch",
     "kernel_limit",
     "load",
-    "memory_timeline",
+    "memory_over_time",
+    "reports_page",
     "sweep",
     "tile_time_us",
 ]

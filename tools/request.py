@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import attrs
 
-from perfc.ir.ops.attention import ATTENTION_KERNELS
-from perfc.ir.ops.optimizer import OPTIMIZERS
+from perfc.ir.choices import ATTENTION_KERNELS, OPTIMIZERS
 from perfc.ir.program import MAX_MICROBATCHES, MAX_RANKS
 from perfc.ir.support import brief, path_text
 from perfc.tools.given import (
@@ -36,6 +35,7 @@ from perfc.tools.given import (
     whole,
 )
 from perfc.tools.option import Option
+from perfc.tools.sheet_options import SheetOptions, said_as_fields
 
 if TYPE_CHECKING:
     from perfc.costmodels import Target
@@ -88,7 +88,7 @@ class LoadOptions(SettingOptions, total=False):
     preset: str | os.PathLike[str] | None
 
 
-class AnalyzeOptions(LoadOptions, total=False):
+class AnalyzeOptions(LoadOptions, SheetOptions, total=False):
     """What `perfc.analyze` takes by name."""
 
     runtime: str
@@ -362,9 +362,7 @@ class Request:
         default=None,
         metadata=_told(
             path_text,
-            Option(
-                flag="--pipeline", metavar="STRING", help="Run exactly these passes."
-            ),
+            Option(flag="--pipeline", metavar="STRING", help="Run just these passes."),
         ),
     )
     input_pipeline: str | None = attrs.field(
@@ -452,8 +450,9 @@ class Request:
         read = {
             name: fields[name].metadata["read"](name, value)
             for name, value in given.items()
-            if value is not None or name in named
+            if name in fields and (value is not None or name in named)
         }
+        read |= said_as_fields(read, given)
         return cls(**read, given=frozenset(read))
 
     def of_loaded(

@@ -25,7 +25,7 @@ def shows(known: type) -> Callable[[Called], Called]:
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=fields[name].default,
+            default=fields[name].default if name in fields else None,
             annotation=getattr(hint, "__forward_arg__", hint),
         )
         for name, hint in known.__annotations__.items()

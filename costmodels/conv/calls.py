@@ -9,7 +9,8 @@ kernels without tensor cores are Maxwell's to Ampere's. A call takes
 
 with numbers by what is called, of H100 (`fitted/constants/conv.toml`): within 1.4 to 2
 times, where the kernel alone was up to twenty times too fast. Other GPUs have rows of
-fp32 only, which have no layouts.
+fp32 only, which have no layouts. Depthwise kernels are PyTorch's own and the same
+everywhere: the numbers of theirs are taken for every GPU that runs CUDA.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def call_seconds(
         seconds: By the formula of a GEMM, or an algorithm.
         kernels: What they are.
         simt: Whether they compute without tensor cores.
-        target: One of `PERFC_ROWS`.
+        target: One of `PERFC_ROWS`; of depthwise kernels any that runs CUDA.
         maths: Of one kernel or of many.
 
     """

@@ -3,7 +3,9 @@
 Ungrouped fp32 convolutions with a window are those of `conv_simt`. On tensor cores,
 with groups, or without a window, a convolution is priced as the GEMM of its pixels
 and filters. Where each group has one channel there is nothing to multiply: kernels of
-all types do without tensor cores, and sum up in fp32 (PyTorch, `DepthwiseConv2d.cu`). A
+all types do without tensor cores, and sum up in fp32 (PyTorch, `DepthwiseConv2d.cu`).
+These are the same on every GPU that runs CUDA, and issue instructions rather than wait
+for memory: they take the clocks that those of an H100 were measured to take. A
 gradient is the same over again: of the images one of as many pixels, of the filters one
 that sums over the pixels, split over as many blocks as forward has tiles.
 """
@@ -123,6 +125,13 @@ class ConvModel:
         if target.device.compute_capability in PERFC_ROWS:
             seconds = call_seconds(seconds, kernels.signatures, simt, target, ARRAYS)
             whole, own = np.ones_like(simt), np.full(len(kernels), SIGMA)
+        elif target.device.runs_cuda:
+            own_calls = np.asarray(_is_depthwise(kernels.signatures), dtype=np.bool_)
+            if own_calls.any():
+                calls_s = call_seconds(
+                    seconds, kernels.signatures, simt, target, ARRAYS
+                )
+                seconds = np.where(own_calls, calls_s, seconds)
         # Of kernels on tensor cores other rows are plain GEMMs, without layouts.
         left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
@@ -185,7 +194,8 @@ class ConvModel:
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
         whole = target.device.compute_capability in PERFC_ROWS
-        if whole:
+        pytorchs = target.device.runs_cuda and bool(_is_depthwise(one))
+        if whole or pytorchs:
             seconds = call_seconds(seconds, one, simt, target, FLOATS)
         if simt or whole:
             seconds = without_beside_one(seconds, one, target)

@@ -28,6 +28,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import streaming
 from perfc.costmodels.constants import constants
 from perfc.costmodels.gemm.kernels import best_of_many, best_of_one, fastest_of_many
 from perfc.costmodels.gemm.machine import Machine, Size
@@ -59,7 +60,6 @@ from perfc.costmodels.gemm.tiles import (
 )
 from perfc.costmodels.kernels import ARRAYS, FLOATS, Flags, Floats, Number
 from perfc.costmodels.machine import Target
-from perfc.costmodels.streaming import quantize_seconds
 
 CHUNK = 1024
 """Rows priced at a time: arrays of candidates then stay in a CPU's cache. Four times as
@@ -224,7 +224,7 @@ def tensor_seconds(
         rows = gemms.own == number
         if rows.any():
             _, m, _, k = gemms.sizes[:, rows]
-            seconds[rows] += quantize_seconds(m, k, scales, target, ARRAYS)
+            seconds[rows] += streaming.quantize_seconds(m, k, scales, target, ARRAYS)
     return seconds
 
 
@@ -294,7 +294,7 @@ def tensor_second(
             seconds = max(seconds, best_of_one(size, machine, splits=True))
     if own in QUANTISED_NUMBERS:
         scales = QUANTISED_NUMBERS[own]
-        seconds += quantize_seconds(size.m, size.k, scales, target, FLOATS)
+        seconds += streaming.quantize_seconds(size.m, size.k, scales, target, FLOATS)
     return seconds
 
 

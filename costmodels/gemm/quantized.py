@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfc.costmodels import streaming
 from perfc.costmodels.gemm.parameters import QUANTISED
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -21,7 +22,6 @@ from perfc.costmodels.kernels import (
     one_of,
 )
 from perfc.costmodels.machine import Target
-from perfc.costmodels.streaming import quantize_seconds
 
 _TYPES = tuple(QUANTISED)
 
@@ -66,5 +66,5 @@ def _left(
     maths: Maths[Number],
 ) -> Number:
     m, k = kernels.param("m"), kernels.param("k")
-    left_s = seconds - quantize_seconds(m, k, scales, target, maths)
+    left_s = seconds - streaming.quantize_seconds(m, k, scales, target, maths)
     return maths.most(left_s, target.device.kernel_floor_s)

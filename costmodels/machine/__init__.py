@@ -15,10 +15,11 @@ if TYPE_CHECKING:
         family_of,
         is_down,
     )
-    from perfc.costmodels.machine.gemm_sizes import SAME_KERNELS, sizes_of_gemm
+    from perfc.costmodels.machine.gemm_sizes import sizes_of_gemm
     from perfc.costmodels.machine.host_resources import HostResources, NodePower
     from perfc.costmodels.machine.kernel_fit import (
         NEAR_ROWS,
+        SAME_KERNELS,
         SCALE,
         START,
         KernelFit,
@@ -86,8 +87,9 @@ else:
                 "family_of",
                 "is_down",
             ),
-            "gemm_sizes": ("SAME_KERNELS", "sizes_of_gemm"),
+            "gemm_sizes": ("sizes_of_gemm",),
             "kernel_fit": (
+                "SAME_KERNELS",
                 "KernelFit",
                 "KernelFits",
                 "NEAR_ROWS",

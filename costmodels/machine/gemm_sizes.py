@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from perfc.ir import Kernel
-
-SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
-"""Types that were not measured, and the type that takes the same kernels."""
 
 
 def sizes_of_gemm(kernel: Kernel) -> tuple[float, ...]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from perfc.costmodels.machine.near_rows import NearRows
     from perfc.ir import Kernel
 
+SAME_KERNELS: Mapping[str, str] = {"fp16": "bf16"}
+"""Types that were not measured, and the type that takes the same kernels."""
+
 START = "start_us"
 SCALE = "scale"
 """Coefficients of a correction: microseconds added, and a factor."""

@@ -225,7 +225,10 @@ class Target:
     """Watts of a node; None where the sheet does not say them."""
     tiers: tuple[Tier, ...] = ()
     """Memories besides those of the device and the host, fastest first."""
-    price_usd: float | None
+    usd_per_hour: float | None = None
+    """What an hour of one GPU costs; None if nobody says."""
+    g_per_kwh: float | None = None
+    """Grams of CO2 equivalent that a kWh stands for; None if nobody says."""
     fields: Mapping[str, float | str] = attrs.field(
         converter=_values, hash=False, repr=False
     )

@@ -45,6 +45,18 @@ def _is_measured(target: Target) -> bool:
     return bool(target.measured)
 
 
+def _has_no_tiers(one: OneSignature, target: Target) -> bool:
+    """Whether a lookup is of tables in the device's own memory alone."""
+    if target.device.synchronous or one.op != "embedding_bag":
+        return False
+    tables = one.kernel.params.records("tables")
+    return not any(table.reader("tier") for table in tables)
+
+
+def _is_forward(one: OneSignature, target: Target) -> bool:
+    return one.op == "embedding_bag" and one.text("phase") == "forward"
+
+
 @attrs.frozen
 class Entry:
     """What is known of a model before it is loaded.
@@ -56,12 +68,15 @@ class Entry:
         bounds: Kernels whose lower bound it says, whichever model prices them.
         may_exceed: Whether that can be above the bound of all of a kernel's work.
         intervals: Kernels of which it says which err alike.
+        passes_over: Kernels of its ops that it does not claim, as can be told without
+            it: it need not be loaded for them.
 
     """
 
     priority: int
     ops: frozenset[str] | None
     applies: Callable[[Target], bool] = _anywhere
+    passes_over: _ClaimsOne | None = None
     bounds: frozenset[str] = frozenset()
     may_exceed: bool = False
     intervals: frozenset[str] = frozenset()
@@ -91,13 +106,17 @@ ENTRIES: Mapping[str, Entry] = {
     "conv": _of(50, "conv2d conv3d", bounds="conv2d"),
     "cpu": Entry(70, None, _is_cpu),
     "embedding-bag": _of(60, "embedding_bag", bounds="embedding_bag"),
-    "embedding-tiers": _of(
-        72,
-        "embedding_bag row_cache_fill tier_read tier_write tier_fill host_lookup "
-        "pooled_copy server_lookup server_transfer server_request",
+    "embedding-tiers": attrs.evolve(
+        _of(
+            72,
+            "embedding_bag row_cache_fill tier_read tier_write tier_fill host_lookup "
+            "pooled_copy server_lookup server_transfer server_request",
+        ),
+        passes_over=_has_no_tiers,
     ),
-    "embedding-update": _of(
-        61, "embedding_backward embedding_bag index_add linearize_indices"
+    "embedding-update": attrs.evolve(
+        _of(61, "embedding_backward embedding_bag index_add linearize_indices"),
+        passes_over=_is_forward,
     ),
     "gemm": _of(50, "gemm", intervals="gemm"),
     MEASURED_NAME: Entry(90, None, _is_measured),
@@ -144,6 +163,7 @@ class ListedModel:
         priority: As of the model.
         ops: As of the model.
         applies: Targets that it claims kernels of.
+        passes_over: Kernels that it does not claim, as can be told without it.
 
     """
 
@@ -151,6 +171,7 @@ class ListedModel:
     priority: int
     ops: frozenset[str] | None
     applies: Callable[[Target], bool]
+    passes_over: _ClaimsOne | None = None
     _loaded: CostModel | None = attrs.field(default=None, init=False)
 
     @property
@@ -174,6 +195,8 @@ class ListedModel:
         """Claim what the model does; of one that prices tables only, all."""
         if not self.applies(target):
             return False
+        if self.passes_over is not None and self.passes_over(one, target):
+            return False
         claims: _ClaimsOne | None = getattr(self.model, "claims_one", None)
         return claims is None or claims(one, target)
 
@@ -187,4 +210,6 @@ class ListedModel:
 def listed(name: str) -> ListedModel:
     """Return one of perfc's own models, by the name of its entry point."""
     entry = ENTRIES[name]
-    return ListedModel(name, entry.priority, entry.ops, entry.applies)
+    return ListedModel(
+        name, entry.priority, entry.ops, entry.applies, entry.passes_over
+    )

@@ -125,7 +125,11 @@ _ORDER = _Order()
 
 
 def _one_by_one(model: CostModel) -> _OneByOne | None:
-    if isinstance(model, ListedModel) and model.ops is not None:
+    if (
+        isinstance(model, ListedModel)
+        and model.ops is not None
+        and model.passes_over is None
+    ):
         model = model.model  # which is asked again and again: by no detour
     if not is_built_in(model) or not hasattr(model, "estimate_one"):
         return None

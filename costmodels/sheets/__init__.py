@@ -27,7 +27,16 @@ if TYPE_CHECKING:
         profile_names,
         profile_problems,
     )
+    from perfc.costmodels.sheets.host_section import (
+        host_problems,
+        host_resources,
+        node_power,
+    )
     from perfc.costmodels.sheets.kept import kept_target
+    from perfc.costmodels.sheets.measured_section import (
+        measured_kernels,
+        measured_problems,
+    )
     from perfc.costmodels.sheets.modified import imagined, is_imagined
     from perfc.costmodels.sheets.power_modes import (
         described_modes,
@@ -39,12 +48,19 @@ if TYPE_CHECKING:
         find_preset,
         preset_names,
     )
+    from perfc.costmodels.sheets.price_section import price_source
+    from perfc.costmodels.sheets.price_sheet import with_price
     from perfc.costmodels.sheets.profile import PROFILE_SCHEMA
     from perfc.costmodels.sheets.sheet import describe, describe_modes, load_target
-    from perfc.costmodels.sheets.sheet_fields import FIELDS, is_possible
+    from perfc.costmodels.sheets.sheet_fields import FIELDS, is_of_time, is_possible
     from perfc.costmodels.sheets.sheet_lint import memory_problems, memory_values
     from perfc.costmodels.sheets.shipped import as_known, nominal
-    from perfc.costmodels.sheets.system_sheet import assumed_system, usual_topology
+    from perfc.costmodels.sheets.system_sheet import (
+        assumed_system,
+        system_of,
+        usual_topology,
+        with_target,
+    )
     from perfc.costmodels.sheets.tier_lookup import (
         DRAM,
         HBM,
@@ -75,6 +91,7 @@ else:
             ),
             "device_names": ("target_of_device",),
             "fit_check": ("coefficient_problems",),
+            "host_section": ("host_problems", "host_resources", "node_power"),
             "host_profile": (
                 "COMPILED_GRAPH",
                 "GRAPH_LAUNCH",
@@ -88,15 +105,23 @@ else:
                 "profile_problems",
             ),
             "kept": ("kept_target",),
+            "measured_section": ("measured_kernels", "measured_problems"),
             "modified": ("imagined", "is_imagined"),
             "power_modes": ("described_modes", "mode_problems", "with_mode"),
             "preset_file": ("PresetError", "find_preset", "preset_names"),
+            "price_section": ("price_source",),
+            "price_sheet": ("with_price",),
             "profile": ("PROFILE_SCHEMA",),
             "sheet": ("describe", "describe_modes", "load_target"),
-            "sheet_fields": ("FIELDS", "is_possible"),
+            "sheet_fields": ("FIELDS", "is_of_time", "is_possible"),
             "shipped": ("as_known", "nominal"),
             "sheet_lint": ("memory_problems", "memory_values"),
-            "system_sheet": ("assumed_system", "usual_topology"),
+            "system_sheet": (
+                "assumed_system",
+                "system_of",
+                "usual_topology",
+                "with_target",
+            ),
             "tier_lookup": (
                 "DRAM",
                 "HBM",
@@ -141,9 +166,12 @@ __all__ = [
     "described_modes",
     "find_preset",
     "find_tier",
+    "host_problems",
+    "host_resources",
     "imagined",
     "is_imagined",
     "is_memory",
+    "is_of_time",
     "is_path",
     "is_possible",
     "kept_target",
@@ -151,16 +179,21 @@ __all__ = [
     "load_memory",
     "load_profile",
     "load_target",
+    "measured_kernels",
+    "measured_problems",
     "memory_names",
     "memory_problems",
     "memory_values",
     "mode_problems",
+    "node_power",
     "nominal",
     "parse_profile",
     "preset_names",
+    "price_source",
     "profile_names",
     "profile_problems",
     "system_names",
+    "system_of",
     "target_aliases",
     "target_names",
     "target_of_device",
@@ -170,4 +203,6 @@ __all__ = [
     "usual_topology",
     "with_devices",
     "with_mode",
+    "with_price",
+    "with_target",
 ]

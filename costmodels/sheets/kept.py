@@ -15,6 +15,7 @@ import attrs
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets.catalog import SheetText, find_sheet, is_path
 from perfc.costmodels.sheets.profile import is_profile
+from perfc.costmodels.sheets.sheet_fields import USD_PER_HOUR
 from perfc.costmodels.sheets.sheet_lint import TARGET, Table, parse_sheet
 from perfc.ir import PerfcError
 
@@ -49,10 +50,13 @@ def kept_target(name: str, overrides: Mapping[str, str], read: _Read) -> Target:
 
     """
     key = name, tuple(overrides.items())
+    prices = overrides.get(USD_PER_HOUR, "")
     found = _KEPT.get(key)
     if found is None or not _is_same(found):
         try:  # before the target: what changes meanwhile is then read again
             said = _said(name)
+            if is_path(prices):
+                said[prices] = find_sheet(prices)[1]
         except PerfcError:
             return read(name, overrides)  # which says what is wrong
         found = _Kept(read(name, overrides), said)

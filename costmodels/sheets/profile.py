@@ -33,13 +33,12 @@ from typing import cast
 
 import attrs
 
-from perfc.costmodels import machine
+from perfc.costmodels import machine, sheets
 from perfc.costmodels.machine import (
     KernelFit,
     MeasuredKernels,
     TargetError,
 )
-from perfc.costmodels.sheets.measured_section import measured_kernels, measured_problems
 from perfc.costmodels.sheets.sheet_fields import FieldValue, quoted, shown
 
 PROFILE_SCHEMA = "perfc.profile/1"
@@ -106,7 +105,8 @@ def check_profile(document: _Table) -> Iterator[str]:
     device = document.get("device")
     if device is not None:
         yield from _device_problems(device)
-    yield from measured_problems(document.get("measured", []))
+    if "measured" in document:
+        yield from sheets.measured_problems(document["measured"])
     yield from _collective_problems(document.get("collectives"))
     kernels = document.get("kernels", [])
     if not isinstance(kernels, list):
@@ -162,7 +162,8 @@ def _measured(document: _Table, where: str) -> MeasuredKernels:
         TargetError: one is there twice, with two times.
 
     """
-    listed = list(measured_kernels(document.get("measured", [])))
+    section = document.get("measured")
+    listed = list(sheets.measured_kernels(section)) if section else []
     found = MeasuredKernels.of(listed)
     if len(found) < len(listed):
         message = f"{where}: profile: measured has a kernel twice; calibrate again"

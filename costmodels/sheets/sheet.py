@@ -28,8 +28,13 @@ from perfc.costmodels.machine import (
     fits_of,
 )
 from perfc.costmodels.sheets.catalog import find_sheet, is_path, shipped_sheet
-from perfc.costmodels.sheets.host_section import host_resources, node_power
 from perfc.costmodels.sheets.power_section import check_cap, power_of
+from perfc.costmodels.sheets.price_section import (
+    check_price,
+    g_per_kwh,
+    out_of_force,
+    usd_per_hour,
+)
 from perfc.costmodels.sheets.profile import is_profile, parse_calibration, refuse
 from perfc.costmodels.sheets.sheet_fields import (
     GRAPH_GAP_SOURCE,
@@ -39,11 +44,13 @@ from perfc.costmodels.sheets.sheet_fields import (
     PCIE_GB_PER_S_PER_LANE,
     PROPORTIONS,
     TIERS,
+    USD_PER_HOUR,
     FieldValue,
     SheetField,
     field_of,
     fields_with,
     host_link_gb_per_s,
+    is_of_time,
     is_required,
     is_synchronous,
     quoted,
@@ -58,9 +65,11 @@ from perfc.costmodels.sheets.sheet_lint import (
     parse_sheet,
 )
 from perfc.costmodels.sheets.sheet_physics import Fields
-from perfc.costmodels.sheets.system_sheet import is_system, system_of, with_target
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import path_text
+
+_NODE_WATTS = frozenset({"power.node_w", "power.host_w"})
+"""Fields that only sheets of systems have."""
 
 OVERRIDDEN = "--set"
 """The source of a field that the caller has set."""
@@ -118,8 +127,8 @@ def _document(name_or_path: str) -> tuple[str, Table]:
     """
     where, content = find_sheet(name_or_path)
     document = parse_sheet(content, where) if isinstance(content, str) else content
-    if is_system(document) and not is_profile(document):
-        document = with_target(document, where)
+    if TARGET in document and not is_profile(document):
+        document = sheets.with_target(document, where)
     if TIERS in document:
         document = sheets.with_devices(document, where)
     return where, document
@@ -146,8 +155,7 @@ def _calibrated(
         message = f"{where}: profile: {error}"
         raise TargetError(message.replace("--set", "device.fields")) from error
     if overrides:
-        overrides = _with_mode(base, overrides)
-        fields, sources = _override(fields, sources, overrides)
+        fields, sources = _set_by_hand(base, fields, sources, overrides)
     target = _build(base, fields, sources)
     refuse(list(sheets.coefficient_problems(found.fits, target.device)), where)
     host = target.host
@@ -155,7 +163,7 @@ def _calibrated(
         host = attrs.evolve(host, overheads=path)
     # What was timed holds for the machine as it is, not for one that is imagined.
     timed, unused = found.measured, 0
-    if any(not name.startswith("host.") for name in overrides):
+    if any(is_of_time(n) and not n.startswith("host.") for n in overrides):
         timed, unused = MeasuredKernels(), len(found.measured)
     return attrs.evolve(
         target,
@@ -180,8 +188,7 @@ def build_target(
     """Return the target of a sheet's tables; *where* names them in messages."""
     fields, sources = _sheet_fields(document, where)
     if overrides:
-        told = _with_mode(document, overrides)
-        fields, sources = _override(fields, sources, told)
+        fields, sources = _set_by_hand(document, fields, sources, overrides)
     return _build(document, fields, sources)
 
 
@@ -234,8 +241,20 @@ def describe_modes(
     return [] if is_profile(document) else list(sheets.described_modes(document))
 
 
-def _with_mode(document: Table, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    return sheets.with_mode(document, overrides) if MODE in overrides else overrides
+def _set_by_hand(
+    document: Table,
+    fields: Fields,
+    sources: Mapping[str, str],
+    overrides: Mapping[str, str],
+) -> tuple[dict[str, FieldValue], dict[str, str]]:
+    """Return the fields of a sheet with overrides, and the citation of each."""
+    if MODE in overrides:
+        overrides = sheets.with_mode(document, overrides)
+    if not is_path(overrides.get(USD_PER_HOUR, "")):
+        return _override(fields, sources, overrides)
+    overrides, cited = sheets.with_price(document, overrides)
+    fields, sources = _override(fields, sources, overrides)
+    return fields, {**sources, **cited}
 
 
 def _override(
@@ -244,6 +263,7 @@ def _override(
     if tiers_in(overrides):
         sheets.check_tier_names(overrides)
     values = {name: _parsed(name, text) for name, text in overrides.items()}
+    fields = {name: fields[name] for name in fields if name not in out_of_force(values)}
     merged = {**fields, **values}
     cited = {**sources, **dict.fromkeys(values, OVERRIDDEN)}
     for proportion in PROPORTIONS:
@@ -316,13 +336,13 @@ def _check_overridden(fields: Fields) -> None:
         )
         raise UsageError(message)
     check_cap(fields)
+    check_price(fields)
     if tiers_in(fields):
         sheets.check_tiers(fields)
 
 
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
     name = cast("str", document["name"])
-    price = fields.get("price.usd")
     device = _device(str(document.get(TARGET, name)), fields)
     links = _links(fields)
     return Target(
@@ -332,7 +352,7 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         host=_host(fields),
         host_link=_host_link(fields),
         links=links,
-        system=system_of(name, fields, next(iter(links), None), device)
+        system=sheets.system_of(name, fields, next(iter(links), None), device)
         if "node.gpus" in fields
         else None,
         runtime=RuntimeConstants(
@@ -340,10 +360,13 @@ def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Targe
         ),
         watts=_si(fields, "power.tdp_w", 1),
         power=power_of(fields),
-        resources=host_resources(fields),
-        node_power=node_power(fields),
+        resources=sheets.host_resources(fields) if "host.sockets" in fields else None,
+        node_power=sheets.node_power(fields)
+        if not _NODE_WATTS.isdisjoint(fields)
+        else None,
         tiers=sheets.tiers_of(fields, sources) if tiers_in(fields) else (),
-        price_usd=None if price is None else float(price),
+        usd_per_hour=usd_per_hour(fields),
+        g_per_kwh=g_per_kwh(fields),
         fields=fields,
         sources=sources,
         spec_sha256=_digest(name, fields),

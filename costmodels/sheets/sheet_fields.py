@@ -58,6 +58,21 @@ OF_HOST = "host"
 SYNCHRONOUS = "synchronous"
 """Value of `LAUNCH` on a CPU: a kernel runs inside the call that launches it."""
 
+USD_PER_HOUR, USD = "price.usd_per_hour", "price.usd"
+AMORTISED_HOURS = "price.amortised_hours"
+"""Fields of what a target costs: `price_section.py`."""
+
+CARBON = "carbon.g_per_kwh"
+"""The field of the grams of CO2 equivalent that a kWh stands for where it runs."""
+
+_OF_NO_TIME = ("price.", "carbon.")
+
+
+def is_of_time(name: str) -> bool:
+    """Whether the time of a step may depend on a field."""
+    return not name.startswith(_OF_NO_TIME)
+
+
 TENSOR_CLOCK_MODES = frozenset({"tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"})
 """Modes whose rate holds at `gpu.tensor_clock_mhz` where the sheet has it."""
 
@@ -221,7 +236,10 @@ _FIELDS: tuple[SheetField, ...] = (
     _number("power.node_idle_w", "W", 0.1, 1_000_000, required=False),
     _number("power.host_w", "W", 1, 1_000_000, required=False),
     _number("power.host_idle_w", "W", 0.1, 1_000_000, required=False),
-    _number("price.usd", "USD", 0.01, 100_000_000),
+    _number(USD_PER_HOUR, "USD/h", 0.0001, 100_000, required=False),
+    _number(USD, "USD", 0.01, 100_000_000, required=False),
+    _number(AMORTISED_HOURS, "h", 1, 10_000_000, required=False),
+    _number(CARBON, "g/kWh", 0, 10_000, required=False),
     _number("runtime.launch_latency_us", "us", 0.01, 10_000),
     _number("runtime.kernel_floor_us", "us", 0.01, 10_000),
     _number("runtime.stream_gap_us", "us", 0.001, 10_000),
@@ -319,7 +337,8 @@ def is_possible(name: str, value: object) -> bool:
 
 
 OPTIONAL_SECTIONS = frozenset(
-    {"nvlink", "xgmi", "power.pj_per_flop", "price", "host", "node", "network"}
+    {"nvlink", "xgmi", "power.pj_per_flop"}
+    | {"price", "carbon", "host", "node", "network"}
 )
 """May be left out as a whole; one that is there has its required fields."""
 

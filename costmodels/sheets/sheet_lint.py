@@ -9,8 +9,8 @@ from typing import TypeAlias, cast
 
 from perfc.costmodels import sheets
 from perfc.costmodels.machine import TargetError
-from perfc.costmodels.sheets.host_section import host_problems
 from perfc.costmodels.sheets.power_section import power_problems
+from perfc.costmodels.sheets.price_section import price_problems
 from perfc.costmodels.sheets.sheet_fields import (
     LAUNCH,
     MODES,
@@ -32,6 +32,8 @@ Table: TypeAlias = Mapping[str, object]
 
 TARGET = "target"
 """Key of a system's sheet: the sheet of its GPUs."""
+
+_OF_A_NODE = ("host.", "power.node", "power.host")
 
 
 @functools.lru_cache(64)
@@ -62,9 +64,16 @@ def find_problems(document: Table) -> Iterator[Problem]:
         fields = field_values(document)
         yield from find_contradictions(fields)
         yield from power_problems(fields)
-        yield from host_problems(fields)
+        if any(map(_is_of_a_node, fields)):
+            yield from sheets.host_problems(fields)
+        yield from price_problems(fields)
         if TIERS in document:
             yield from sheets.tier_problems(fields)
+
+
+def _is_of_a_node(name: str) -> bool:
+    """Whether a field says what a node has, which few sheets do."""
+    return name != "host.overheads" and name.startswith(_OF_A_NODE)
 
 
 def memory_problems(document: Table) -> Iterator[Problem]:

@@ -6,6 +6,7 @@
     [node]                          gpus, topology, host
     [network]                       fabric, nics, nic_gbit_per_s; none: one node
     [host] [power] [tiers.NAME]     what a node has besides; watts of it, not of a GPU
+    [price] [carbon]                in place of those of its GPUs' sheet, of one GPU
     [sources]
 
 Every field has a value and a source, as in sheets of targets (`sheet_fields.py`).
@@ -46,7 +47,8 @@ from perfc.ir import PerfcError
 Fields = Mapping[str, FieldValue]
 
 _BESIDE = ("host", "power", TIERS)
-_KEYS = ("name", "aliases", TARGET, "node", "network", *_BESIDE, "sources")
+_INSTEAD = ("price", "carbon")
+_KEYS = ("name", "aliases", TARGET, "node", "network", *_BESIDE, *_INSTEAD, "sources")
 _BYTES_PER_GBIT = 1e9 / 8
 
 NODE_GPUS = 8
@@ -56,11 +58,6 @@ _HOPPER = 9.0
 
 _STAGED_SHARE = constants("collectives").number("staged_share")
 """Share of the bus's rate that is left to what goes through the host's memory."""
-
-
-def is_system(document: Table) -> bool:
-    """Whether a sheet is one of a system: it names the sheet of its GPUs."""
-    return TARGET in document
 
 
 def with_target(document: Table, where: str) -> Table:

@@ -121,6 +121,7 @@ _FITTED_ON = {
     "elementwise": _ROWS_ALL,
     "softmax": _ROWS_FP32,
     "layer_norm": _ROWS_FP32,
+    "quantize": frozenset({"8.9"}),
 }
 """Compute capabilities fitted on, by op; others are fitted on no GPU."""
 

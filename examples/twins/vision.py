@@ -12,7 +12,7 @@ from perfc.twins.twin import Made, Twin, Values
 
 
 class Bottleneck(nn.Module):
-    """A block of ResNet-50: relu works in place."""
+    """A block of ResNet-50 and -101: relu works in place."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         """Make three convolutions, and one for the shortcut if shapes differ."""
@@ -41,10 +41,10 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """ResNet-50 v1.5."""
+    """ResNet-50 v1.5; deeper ones have more blocks of the third width."""
 
-    def __init__(self, classes: int = 1000) -> None:
-        """Stack 3, 4, 6 and 3 blocks."""
+    def __init__(self, classes: int = 1000, third: int = 6) -> None:
+        """Stack 3, 4, 6 (or *third*) and 3 blocks."""
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
@@ -52,7 +52,8 @@ class ResNet50(nn.Module):
         self.maxpool = nn.MaxPool2d(3, 2, 1)
         blocks: list[nn.Module] = []
         channels = 64
-        for stage, (width, count) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+        widths = ((64, 3), (128, 4), (256, third), (512, 3))
+        for stage, (width, count) in enumerate(widths):
             for block in range(count):
                 stride = 2 if block == 0 and stage else 1
                 blocks.append(Bottleneck(channels, width, stride))
@@ -225,14 +226,19 @@ def _resnet50(values: Values) -> nn.Module:
     return ResNet50(int(values["classes"]))
 
 
+def _resnet101(values: Values) -> nn.Module:
+    return ResNet50(int(values["classes"]), third=23)
+
+
 def _inception_v3(values: Values) -> nn.Module:
     """Make the network as the workload has it: also in training without dropout."""
     return InceptionV3(int(values["classes"]), dropout=0.0)
 
 
 resnet50 = image_twin("resnet50", _resnet50)
+resnet101 = image_twin("resnet101", _resnet101)
 inception_v3 = image_twin(
     "inception-v3", _inception_v3, {**_AS_EAGER_RUNS_IT, "aux": "off"}
 )
 
-VISION_TWINS = (resnet50, inception_v3)
+VISION_TWINS = (resnet50, resnet101, inception_v3)

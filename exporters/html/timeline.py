@@ -1,108 +1,146 @@
-"""The timeline of the HTML page: threads and streams as an inline picture."""
+"""The timeline of the HTML page: what threads and streams do when, and the path."""
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
-from html import escape
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
+import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from perfc.exporters.kineto import Lane, RankTrace, rank_traces
+from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.tools import Report, format_us
+from perfc.passes import task_mask
+from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
+from perfc.tools import (
+    MOST_BYTES,
+    Report,
+    Results,
+    Slices,
+    Timeline,
+    TimelineLane,
+    format_us,
+)
 
-_WIDTH = 1200
-_LEFT = 150
-_LANE_HEIGHT = 22
-_TICKS = 6
-_COLORS = ("#4878a8", "#6a9f58", "#d1615d", "#e7ca60", "#a87c9f", "#85b6b2", "#967662")
+_HOST, _WAIT, _COPY, _COMM = "host", "wait", "copy", "communication"
+_COLORS = {_HOST: 7, _WAIT: 8, _COPY: 5, _COMM: 3}
+_KERNELS = (0, 1, 2, 4, 6)
+"""Colours of kernels, most of the time first; those that come later share the last."""
+
+_PATH_KINDS = {
+    SegmentKind.HOST: _HOST,
+    SegmentKind.LAUNCH: _WAIT,
+    SegmentKind.SYNC: _WAIT,
+    SegmentKind.COPY: _COPY,
+    SegmentKind.COMM: _COMM,
+}
+"""What the critical path is where it is no kernel; where it is idle, it has no box."""
 
 
-class _Slice(NamedTuple):
-    name: str
-    start_ns: int
-    end_ns: int
+@attrs.frozen(eq=False)
+class _Words:
+    """Words by number, in the order in which they were met."""
+
+    known: dict[str, int] = attrs.Factory(dict[str, int])
+
+    def numbers(self, words: Iterable[str]) -> NDArray[np.int64]:
+        """Return the number of each word."""
+        found = [self.known.setdefault(word, len(self.known)) for word in words]
+        return np.array(found, dtype=np.int64)
 
 
-def timeline(report: Report) -> Iterator[str]:
-    """Return an SVG picture: a lane per thread and stream, a box per op or kernel.
+def timeline(report: Report, of: int = 1) -> Timeline:
+    """Return a lane for the critical path, and one per thread and stream of each rank.
 
-    Boxes that would be narrower than a pixel are drawn as one, so that a model of
-    any size makes a picture of a bounded one.
+    Args:
+        report: The report.
+        of: How many reports there are on the page.
+
     """
-    ranks = list(rank_traces(report.results))
-    total_ns = max(int(rank.end_ns.max(initial=1)) for rank in ranks)
-    lanes = [(rank, lane) for rank in ranks for lane in rank.lanes]
-    height = _LANE_HEIGHT * (len(lanes) + 1)
-    yield f'<svg viewBox="0 0 {_LEFT + _WIDTH} {height}" role="img">'
-    for row, (rank, lane) in enumerate(lanes):
-        y = row * _LANE_HEIGHT
-        label = f"rank {rank.rank}: {lane.label.partition('(')[2].rstrip(')')}"
-        yield f'<text x="4" y="{y + 15}">{escape(label[:24])}</text>'
-        for name, x, width, note in _boxes(_slices(rank, lane), total_ns):
-            yield (
-                f'<rect x="{_LEFT + x:.2f}" y="{y + 3}" width="{width:.2f}" '
-                f'height="{_LANE_HEIGHT - 6}" fill="{_color(name)}">'
-                f"<title>{escape(note)}</title></rect>"
-            )
-    for tick in range(_TICKS):
-        time_us = total_ns / 1e3 * tick / _TICKS
-        x = _LEFT + _WIDTH * tick / _TICKS
-        yield f'<text x="{x:.0f}" y="{height - 6}">{format_us(time_us)}</text>'
-    yield "</svg>"
+    results, names, kinds = report.results, _Words(), _Words()
+    lanes = [TimelineLane("critical path", _path(results, names, kinds), summed=False)]
+    ranks = [*rank_traces(results)]
+    for rank, lane in ((one, lane) for one in ranks for lane in one.lanes):
+        find = _ops if lane.device < 0 else _tasks
+        label = lane.label if len(ranks) == 1 else f"rank {rank.rank}, {lane.label}"
+        lanes.append(TimelineLane(label, find(results, rank, lane, names, kinds)))
+    listed = [*kinds.known]
+    return Timeline(
+        lanes=lanes,
+        names=[*names.known],
+        kinds=listed,
+        colors=_colors(lanes, listed),
+        text=f"What runs when, over {format_us(report.time_us)}.",
+        most_bytes=MOST_BYTES // of,
+    )
 
 
-def _slices(rank: RankTrace, lane: Lane) -> list[_Slice]:
-    """Return the slices of a lane, in order: ops of the host, or tasks of a stream."""
-    graph, resource = rank.graph, rank.lanes.index(lane)
-    if lane.device < 0:
-        ops: list[list[int]] = np.stack(rank.op_slices, axis=1).tolist()
-        return [
-            _Slice(graph.ops[op].name, start_ns, end_ns)
-            for op, place, start_ns, end_ns in ops
-            if place == resource
-        ]
-    return [
-        _Slice(_name(rank, task), int(rank.start_ns[task]), int(rank.end_ns[task]))
-        for task, kind in enumerate(graph.kind)
-        if kind in BUSY_KINDS and graph.resource[task] == resource
-    ]
+def _path(results: Results, names: _Words, kinds: _Words) -> Slices:
+    table = results.path.segment_table
+    shown = np.flatnonzero(table.kind != SEGMENT_KINDS.index(SegmentKind.IDLE))
+    tasks: list[int] = table.task[shown].tolist()
+    numbers: list[int] = table.kind[shown].tolist()
+    segments = [SEGMENT_KINDS[number] for number in numbers]
+    start_ns = np.rint(table.start_s[shown] * 1e9).astype(np.int64)
+    end_s = table.start_s[shown] + table.duration_s[shown]
+    return Slices(
+        names.numbers(map(results.node_of, tasks)),
+        kinds.numbers(
+            _PATH_KINDS.get(segment) or results.detail(task)
+            for segment, task in zip(segments, tasks, strict=True)
+        ),
+        start_ns,
+        np.rint(end_s * 1e9).astype(np.int64),
+    )
 
 
-def _name(rank: RankTrace, task: int) -> str:
-    graph = rank.graph
-    op, kernel = graph.op[task], graph.kernel[task]
-    names = [graph.ops[op].name] if op >= 0 else []
-    if kernel >= 0:
-        names.append(graph.kernels[kernel].op)
-    return " ".join(names) or graph.detail[task] or graph.kind[task].value
+def _ops(
+    results: Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
+) -> Slices:
+    """Return the ops that a thread of the host runs."""
+    found = rank.op_slices
+    own = np.flatnonzero(found.resource == rank.lanes.index(lane))
+    ops: list[int] = found.op[own].tolist()
+    return Slices(
+        names.numbers(results.node_id(rank.number, op) for op in ops),
+        kinds.numbers(_HOST for _ in ops),
+        found.start_ns[own],
+        found.end_ns[own],
+    )
 
 
-def _boxes(
-    slices: Sequence[_Slice], total_ns: int
-) -> Iterator[tuple[str, float, float, str]]:
-    """Return name, place, width and tooltip of each box, in pixels."""
-    pixel_ns = total_ns / _WIDTH
-    index = 0
-    while index < len(slices):
-        first, last = slices[index], slices[index]
-        count, busy_ns = 1, first.end_ns - first.start_ns
-        while index + count < len(slices):
-            following = slices[index + count]
-            if following.end_ns - first.start_ns > pixel_ns:
-                break
-            last, count = following, count + 1
-            busy_ns += following.end_ns - following.start_ns
-        index += count
-        more = f" and {count - 1} more" if count > 1 else ""
-        note = f"{first.name}{more}: {format_us(busy_ns / 1e3)}"
-        note += f", from {format_us(first.start_ns / 1e3)}"
-        width = max(0.5, (last.end_ns - first.start_ns) / pixel_ns)
-        yield first.name, first.start_ns / pixel_ns, width, note
+def _tasks(
+    results: Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
+) -> Slices:
+    """Return the kernels, copies and collectives of a stream."""
+    busy = task_mask(rank.graph, BUSY_KINDS)
+    own = np.flatnonzero(busy & (rank.resource == rank.lanes.index(lane)))
+    tasks: list[int] = own.tolist()
+    flat = [rank.offset + task for task in tasks]
+    return Slices(
+        names.numbers(map(results.node_of, flat)),
+        kinds.numbers(_kind(results, rank, task) for task in tasks),
+        rank.start_ns[own],
+        rank.end_ns[own],
+    )
 
 
-def _color(name: str) -> str:
-    """Return the colour of a name, which is alike on every run."""
-    return _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
+def _kind(results: Results, rank: RankTrace, task: int) -> str:
+    kind = rank.graph.kind[task]
+    if kind is TaskKind.COPY:
+        return _COPY
+    return _COMM if kind is TaskKind.COLLECTIVE else results.detail(rank.offset + task)
+
+
+def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
+    """Return the number of the colour of each kind; what takes most has its own."""
+    times_ns = np.zeros(len(kinds))
+    for lane in lanes[1:]:
+        np.add.at(times_ns, lane.slices.kind, lane.slices.end_ns - lane.slices.start_ns)
+    found = dict(_COLORS)
+    longest: list[int] = np.argsort(-times_ns, kind="stable").tolist()
+    for number in longest:
+        rank = min(len(found) - len(_COLORS), len(_KERNELS) - 1)
+        found.setdefault(kinds[number], _KERNELS[rank])
+    return [found[kind] for kind in kinds]

@@ -11,17 +11,21 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from perfc.costmodels import Target
 from perfc.exporters.kineto.memory import memory_counters
 from perfc.exporters.kineto.path import path_arrows
 from perfc.exporters.kineto.rank import RankTrace, rank_traces
 from perfc.exporters.kineto.slices import rank_slices
+from perfc.ir import PerfcError
 from perfc.tools import Exporter, Report
 
 Json: TypeAlias = dict[str, Any]
 _COMPUTE_CAPABILITY = re.compile(r"(\d+)\.(\d+)")
+MOST_RANKS = 1024
+"""Traces that are written into one folder."""
+
 _GPU_SORT_INDEX = 5_000_000
 """Kineto's: processes of GPUs stand below those of hosts."""
 
@@ -29,28 +33,58 @@ _GPU_SORT_INDEX = 5_000_000
 class KinetoTrace(Exporter):
     """The schedule as a profiler would have recorded it."""
 
+    splits: ClassVar[bool] = True
+
     def export(self, reports: Sequence[Report], path: Path | None) -> str:
         """Return the trace, one process per rank and per GPU."""
         (report,) = reports
-        return _document(report)
+        ranks = list(rank_traces(report.results))
+        header = _header(report, ranks, ranks[0].rank)
+        arrows = path_arrows(ranks, report.results)
+        return _text(header, _events(report, ranks, arrows))
+
+    def split(self, report: Report) -> Iterator[tuple[str, str]]:
+        """Return the trace of each rank, as its own profiler writes it.
+
+        Raises:
+            PerfcError: there are more ranks than a folder takes.
+
+        """
+        classes = report.results.program.classes
+        count = sum(len(one.ranks) for one in classes)
+        if count > MOST_RANKS:
+            msg = (
+                f"a trace of each of {count:,} ranks is asked for, and a folder takes "
+                f"{MOST_RANKS:,}; name a file, which shows one of those that are alike"
+            )
+            raise PerfcError(msg)
+        ranks = list(rank_traces(report.results))
+        for alone, alike in zip(ranks, classes, strict=True):
+            arrows = path_arrows(ranks, report.results, alone)
+            events = _events(report, [alone], arrows)
+            for rank in alike.ranks:
+                header = _header(report, [alone], rank)
+                yield f"rank{rank}.json.gz", _text(header, events)
 
 
-def _document(report: Report) -> str:
-    ranks = list(rank_traces(report.results))
-    named = (event for rank in ranks for event in _metadata(rank, report))
+def _text(header: Json, events: str) -> str:
     # The header's closing brace goes, so that the events come into it.
-    pieces = [json.dumps(_header(report, ranks), indent=1)[:-2]]
-    pieces += [',\n"traceEvents": [\n', ",\n".join(named)]
+    return f'{json.dumps(header, indent=1)[:-2]},\n"traceEvents": [\n{events}\n]}}\n'
+
+
+def _events(report: Report, ranks: Sequence[RankTrace], arrows: Sequence[str]) -> str:
+    named = (event for rank in ranks for event in _metadata(rank, report))
+    pieces = [",\n".join(named)]
     for rank in ranks:
         pieces += rank_slices(rank, report.results)
-    pieces += path_arrows(ranks, report.results)
-    for rank, use in zip(ranks, report.memory_uses, strict=True):
-        pieces += memory_counters(rank, use)
-    pieces.append("\n]}\n")
+    pieces += arrows
+    for rank in ranks:
+        use = report.memory_uses[rank.number]
+        pieces += memory_counters(rank, report.results, use)
     return "".join(pieces)
 
 
-def _header(report: Report, ranks: Sequence[RankTrace]) -> Json:
+def _header(report: Report, ranks: Sequence[RankTrace], rank: int) -> Json:
     lanes = [lane for rank in ranks for lane in rank.lanes]
     devices = sorted({lane.device for lane in lanes if lane.device >= 0})
     return {
@@ -60,7 +94,7 @@ def _header(report: Report, ranks: Sequence[RankTrace]) -> Json:
         ],
         "distributedInfo": {
             "backend": "nccl",
-            "rank": ranks[0].rank,
+            "rank": rank,
             "world_size": sum(len(c.ranks) for c in report.results.program.classes),
         },
         "record_shapes": 1,

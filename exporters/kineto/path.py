@@ -18,11 +18,14 @@ _PATH = "critical_path"
 _WITHOUT_SLICE = frozenset({TaskKind.HOST, TaskKind.RECORD, TaskKind.WAIT})
 
 
-def path_arrows(ranks: Sequence[RankTrace], results: Results) -> list[str]:
+def path_arrows(
+    ranks: Sequence[RankTrace], results: Results, alone: RankTrace | None = None
+) -> list[str]:
     """Return an arrow between each two slices that follow one another on the path.
 
     A task on the host stands for its op, so that the path runs from op to op; time
-    between ops has no slice, and so no arrow.
+    between ops has no slice, and so no arrow. Of one rank *alone*, there are the arrows
+    that do not leave it.
     """
     slices = np.concatenate([_slices(rank) for rank in ranks])[
         results.path.task_numbers
@@ -30,6 +33,10 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> list[str]:
     slices = slices[slices >= 0]
     slices = slices[np.diff(slices, prepend=-1) != 0]
     before, after = slices[:-1], slices[1:]
+    if alone is not None:
+        own = np.arange(alone.offset, alone.offset + len(alone.graph))
+        inside = np.isin(before, own) & np.isin(after, own)
+        before, after = before[inside], after[inside]
     start_ns = np.concatenate([rank.start_ns for rank in ranks])
     end_ns = np.concatenate([_ends_ns(rank) for rank in ranks])
     # A slice that has waited began before what it waited for.
@@ -40,7 +47,7 @@ def path_arrows(ranks: Sequence[RankTrace], results: Results) -> list[str]:
     number = np.concatenate([rank.resource + next(first) for rank in ranks])
     heads = [arrow_start(_PATH, lane) for lane in lanes]
     tails = [arrow_end(_PATH, lane) for lane in lanes]
-    numbers = [*map(str, range(1, len(slices)))]
+    numbers = [*map(str, range(1, len(before) + 1))]
     left = [*map(heads.__getitem__, number[before].tolist())]
     reached = [*map(tails.__getitem__, number[after].tolist())]
     pieces = arrows(left, microseconds(start_ns[before]), numbers)

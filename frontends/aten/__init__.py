@@ -8,7 +8,14 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.frontends.aten.builder import AtenBuilder
-    from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
+    from perfc.frontends.aten.call import (
+        MOST_ELEMENTS,
+        READ_ELEMENTS,
+        Argument,
+        AtenCall,
+        AtenTensor,
+        Ref,
+    )
     from perfc.frontends.aten.op_map import find_handler
     from perfc.frontends.aten.recorded import NotRecordedError, RecordedGraph
 else:
@@ -16,13 +23,22 @@ else:
         __name__,
         {
             "builder": ("AtenBuilder",),
-            "call": ("Argument", "AtenCall", "AtenTensor", "Ref"),
+            "call": (
+                "MOST_ELEMENTS",
+                "READ_ELEMENTS",
+                "Argument",
+                "AtenCall",
+                "AtenTensor",
+                "Ref",
+            ),
             "op_map": ("find_handler",),
             "recorded": ("NotRecordedError", "RecordedGraph"),
         },
     )
 
 __all__ = [
+    "MOST_ELEMENTS",
+    "READ_ELEMENTS",
     "Argument",
     "AtenBuilder",
     "AtenCall",

@@ -125,7 +125,8 @@ class AtenBuilder:
             for name, argument in call.arguments.items()
         )
         types = tuple([None if r is None else r.type for r in call.results])
-        key = (call.target, given, types, call.flops)
+        told = tuple(sorted(call.elements.items()))
+        key = (call.target, given, types, call.flops, told)
         template = self._templates.get(key)
         if template is None:
             template = self._templates[key] = self._template(call, types)
@@ -206,7 +207,9 @@ class AtenBuilder:
             name: self._resolved(argument, operands)
             for name, argument in call.arguments.items()
         }
-        node = AtenNode(call.target, arguments, types, tuple(operands))
+        node = AtenNode(
+            call.target, arguments, types, tuple(operands), elements=call.elements
+        )
         misfit = ""
         handler = _on_host if _is_on_host(node) else find_handler(call.target)
         if handler is not None:

@@ -59,6 +59,8 @@ class AtenCall:
         location: Module path, source line and phase.
         flops: What the user says that an op of his own computes; it counts where
             perfc does not know the op.
+        elements: Elements of the arguments that `READ_ELEMENTS` lists for the op, as
+            far as its source knows them.
 
     """
 
@@ -67,3 +69,21 @@ class AtenCall:
     results: tuple[AtenTensor | None, ...]
     location: Location = NOWHERE
     flops: int = 0
+    elements: Mapping[str, tuple[int, ...]] = attrs.field(
+        factory=dict[str, tuple[int, ...]]
+    )
+
+
+_OF_TABLES = ("weights_tys", "D_offsets", "weights_offsets", "weights_placements")
+
+READ_ELEMENTS: Mapping[str, tuple[str, ...]] = {
+    "fbgemm.int_nbit_split_embedding_codegen_lookup_function.default": _OF_TABLES,
+    "fbgemm.int_nbit_split_embedding_uvm_caching_codegen_lookup_function.default": (
+        _OF_TABLES
+    ),
+}
+"""Ops that say what they do by the elements of short lists of integers, and the names
+of these arguments."""
+
+MOST_ELEMENTS = 1 << 16
+"""Longer lists are not read."""

@@ -34,6 +34,8 @@ class AtenNode:
         target: Namespace, name and overload: `aten.addmm.default`.
         arguments: By the names of the schema.
         results: The types of its results; None for what is no tensor.
+        operands: The tensors among the arguments.
+        elements: Elements of arguments that are short lists, where they are known.
         steps: What has been written so far.
         places: Where the results stand, as far as they are defined.
         assumption: What is written takes this for granted, and data decide it: the
@@ -45,6 +47,9 @@ class AtenNode:
     arguments: Mapping[str, NodeArgument]
     results: tuple[TensorType | None, ...]
     operands: tuple[Operand, ...]
+    elements: Mapping[str, tuple[int, ...]] = attrs.field(
+        factory=dict[str, tuple[int, ...]], kw_only=True
+    )
     steps: list[Step] = attrs.field(factory=list[Step], init=False)
     places: list[Place] = attrs.field(init=False)
     assumption: str = attrs.field(default="", init=False)
@@ -242,6 +247,10 @@ class AtenNode:
         if op != "constant":
             return made
         return (attrs.evolve(made[0], elements=known[0].elements),)
+
+    def seen_as(self, operand: Operand, type_: TensorType) -> Operand:
+        """Return bytes of a tensor seen as another type: no op of PyTorch's at all."""
+        return self._add("view", (operand,), Record({"call": ""}), (type_,), (-1,))[0]
 
     def alias(self, index: int, operand: Operand) -> None:
         """Make a result be the same tensor as *operand*: no op at all."""

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import zipfile
+from collections.abc import Mapping
 
+import attrs
+
+from perfc.frontends.aten import MOST_ELEMENTS
 from perfc.frontends.pt2.fields import Fields
 from perfc.ir import parse_json
 from perfc.ir.support import UnsupportedModelError, damage_as, read_unpacked
@@ -30,6 +35,78 @@ def read_model(data: bytes) -> Fields:
     with damage_as(UnsupportedModelError, "", "an archive of torch.export.save"):
         text = _description(data)
     return parse_model(text)
+
+
+@attrs.frozen(eq=False)
+class Elements:
+    """The elements of short lists of integers in an archive, by what they are called.
+
+    Attributes:
+        data: The archive.
+
+    """
+
+    data: bytes = attrs.field(repr=False)
+
+    def __call__(self, path: str) -> tuple[int, ...] | None:
+        """Return the elements of a parameter, a buffer or a constant.
+
+        None if the archive does not have them as they lie in memory, or there are more
+        than `MOST_ELEMENTS`.
+
+        Raises:
+            UnsupportedModelError: the archive is damaged.
+
+        """
+        damage = damage_as(UnsupportedModelError, "", "an archive of torch.export.save")
+        with damage, zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            return _elements(archive, path)
+
+
+_LISTED = re.compile(r"(.*/)?data/(?:weights|constants)/model_\w+_config\.json")
+_INTEGERS: Mapping[int, tuple[str, int]] = {
+    1: ("B", 1),
+    2: ("b", 1),
+    3: ("h", 2),
+    4: ("i", 4),
+    5: ("q", 8),
+}
+"""Codes of `ScalarType`, and what they are to `struct`, with their bytes."""
+
+
+def _elements(archive: zipfile.ZipFile, path: str) -> tuple[int, ...] | None:
+    for info in archive.infolist():
+        if not _LISTED.fullmatch(info.filename):
+            continue
+        with archive.open(info) as file:
+            text = read_unpacked(file, info.filename)
+        found = parse_json(text, UnsupportedModelError, "", "a list of weights")
+        listed = Fields({"list": found}, info.filename).record("list").record("config")
+        if path in listed:
+            folder = info.filename.rpartition("/")[0]
+            return _read(archive, folder, listed.record(path))
+    return None
+
+
+def _read(
+    archive: zipfile.ZipFile, folder: str, entry: Fields
+) -> tuple[int, ...] | None:
+    """Read a member, if it is a list of integers as it is in memory."""
+    meta = entry.record("tensor_meta")
+    code = meta.integer("dtype")
+    sizes = [size.only() for size in meta.records("sizes")]
+    if entry.values.get("use_pickle") or code not in _INTEGERS or len(sizes) != 1:
+        return None
+    (kind, count), (letter, size) = sizes[0], _INTEGERS[code]
+    start = meta.record("storage_offset").integer("as_int")
+    if kind != "as_int" or not isinstance(count, int) or count > MOST_ELEMENTS:
+        return None
+    info = archive.getinfo(f"{folder}/{entry.text('path_name')}")
+    if not 0 <= (start + count) * size <= info.file_size or start < 0:
+        return None
+    with archive.open(info) as file:
+        file.seek(start * size)
+        return struct.unpack(f"<{count}{letter}", file.read(count * size))
 
 
 def _description(data: bytes) -> bytes:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
-from perfc.frontends.aten import Argument, AtenBuilder, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten import (
+    READ_ELEMENTS,
+    Argument,
+    AtenBuilder,
+    AtenCall,
+    AtenTensor,
+    Ref,
+)
 from perfc.frontends.pt2.fields import Fields
+from perfc.frontends.pt2.parts import PART, find_parts, paths
 from perfc.frontends.pt2.values import Values
 from perfc.frontends.source import source_line
 from perfc.ir import Diagnostic, Program
@@ -29,6 +38,9 @@ _WRAPS: Mapping[str, int] = {
     "tag_activation_checkpoint": 0,
 }
 """Ops that only run a graph."""
+
+_FUNCTIONAL, _BASE = "auto_functionalized_v2", "_base_index"
+"""What calls an op that works in place, and how it says which tensor an argument is."""
 
 _CONTROL = ("cond", "while_loop", "scan", "map_impl", "map", "associative_scan")
 _PYTHON = ("_operator.", "operator.", "math.", "torch.sym_", "builtins.")
@@ -57,8 +69,27 @@ _OUTPUTS = (
 """Kinds of outputs that are tensors."""
 
 
-def import_model(model: Fields, name: str, sha256: str = "") -> Program:
+Elements: TypeAlias = Callable[[str], tuple[int, ...] | None]
+"""Returns the elements of a parameter, a buffer or a constant, if they are known."""
+
+
+def _unknown_elements(path: str) -> None:
+    return None
+
+
+def import_model(
+    model: Fields,
+    name: str,
+    sha256: str = "",
+    elements: Elements = _unknown_elements,
+) -> Program:
     """Return an exported program as a program for rank 0.
+
+    Args:
+        model: What `torch.export` writes of it.
+        name: What it is called.
+        sha256: Digest of its file.
+        elements: Where the few elements come from that say what an op does.
 
     Raises:
         UnsupportedModelError: the description contradicts itself, or uses what
@@ -67,7 +98,8 @@ def import_model(model: Fields, name: str, sha256: str = "") -> Program:
 
     """
     module = model.record("graph_module")
-    importer = _Importer(AtenBuilder(name), module.record("signature"))
+    signature = module.record("signature")
+    importer = _Importer(AtenBuilder(name), signature, elements)
     importer.read(module.record("graph"))
     return importer.builder.program(sha256=sha256, diagnostics=importer.remarks())
 
@@ -79,20 +111,27 @@ class _Importer:
     Attributes:
         builder: What is written into.
         signature: What inputs and outputs mean.
+        elements: What knows the elements of parameters.
 
     """
 
     builder: AtenBuilder
     signature: Fields
+    elements: Elements
     _phase: str = attrs.field(default="forward", init=False)
     _loss: str = attrs.field(default="", init=False)
     _host: set[str] = attrs.field(factory=set[str], init=False)
     _clones: int = attrs.field(default=0, init=False)
+    _parts: dict[str, dict[str, str]] = attrs.field(
+        factory=dict[str, dict[str, str]], init=False
+    )
+    """Values that are several tensors: the names of those, and of attributes."""
 
     def read(self, graph: Fields) -> None:
         """Write inputs, calls and outputs."""
         values = Values()
         values.read(graph)
+        self._parts = find_parts(graph, _PREFIX)
         self._declare(values)
         self._name_sparse_gradients(values)
         self._loss = self._find_loss()
@@ -116,12 +155,24 @@ class _Importer:
                 found = spec.record(kind)
                 name = found.record("arg").text("name")
                 path = found.text(_PARAMETERS[kind])
+                if name in self._parts:
+                    self._declare_parts(values, name, path, kind)
+                    continue
                 if path not in values.tensors:
                     values.names[name] = path
                 tensor = values.tensor(name)
                 if kind == _CONSTANT and tensor.type.dtype.kind == "int":
                     tensor = self._left_on_host(tensor)
                 self.builder.parameter(tensor, _KINDS[kind])
+
+    def _declare_parts(self, values: Values, name: str, path: str, kind: str) -> None:
+        """Declare the tensors that a parameter is made of, each once."""
+        declared: set[str] = set()
+        for part, inner in paths(self._parts, name, path):
+            values.names[part] = inner
+            if inner not in declared:
+                self.builder.parameter(values.tensor(part), _KINDS[kind])
+            declared.add(inner)
 
     def _left_on_host(self, tensor: AtenTensor) -> AtenTensor:
         """Note a tensor that is on the host.
@@ -203,6 +254,8 @@ class _Importer:
             )
             raise UnsupportedModelError(msg)
         target = target.removeprefix(_PREFIX)
+        if target == PART:
+            return
         if target.startswith(_HIGHER_ORDER):
             self._read_higher_order(node, target.removeprefix(_HIGHER_ORDER), values)
             return
@@ -220,9 +273,23 @@ class _Importer:
         refs = tuple(_refs(arguments.values()))
         if refs and all(ref.name in self._host for ref in refs):
             results = tuple(r and self._left_on_host(r) for r in results)
-        self.builder.call(AtenCall(target, arguments, results, location))
+        told = self._told(target, arguments)
+        call = AtenCall(target, arguments, results, location, elements=told)
+        self.builder.call(call)
         if makes_loss:
             self._phase = "backward"
+
+    def _told(
+        self, target: str, arguments: Mapping[str, Argument]
+    ) -> Mapping[str, tuple[int, ...]]:
+        """Return the elements of arguments that say what an op does, if known."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name in READ_ELEMENTS.get(target, ()):
+            argument = arguments.get(name)
+            known = self.elements(argument.name) if isinstance(argument, Ref) else None
+            if known is not None:
+                found[name] = known
+        return found
 
     def _results(self, node: Fields, values: Values) -> Iterator[AtenTensor | None]:
         """Return the tensors that a node makes; nobody reads those without a type."""
@@ -250,6 +317,9 @@ class _Importer:
                 "runs; export the model with the branch that is taken"
             )
             raise UnsupportedModelError(msg)
+        if op == _FUNCTIONAL:
+            self._read_functional(node, values)
+            return
         operands = [named.record("arg") for named in node.records("inputs")]
         graphs = [o for o in operands if o.only()[0] == "as_graph"]
         if op not in _WRAPS or len(graphs) != 1:
@@ -262,6 +332,33 @@ class _Importer:
         results = [r for r in self._results(node, values) if r is not None]
         for result, inner in zip(results, made, strict=False):
             values.names[result.name.removeprefix(values.prefix)] = inner
+
+    def _read_functional(self, node: Fields, values: Values) -> None:
+        """Read a call that works in place, which a decomposed program has no form for.
+
+        The tensors that it writes come back behind its results, as new ones; compilers
+        let it write where they lie, as the model's own call does.
+        """
+        given = [(n.text("name"), n.record("arg")) for n in node.records("inputs")]
+        called = [u.only()[1] for _, u in given if u.only()[0] == "as_operator"]
+        named = {name: values.argument(union) for name, union in given if name}
+        bases = named.get("_all_bases")
+        written = bases if isinstance(bases, tuple) else ()
+        arguments = {n: a for n, a in named.items() if not n.startswith("_")}
+        for name, index in named.items():
+            argument = name.removeprefix("_").removesuffix(_BASE)
+            known = isinstance(index, int) and 0 <= index < len(written)
+            if name.endswith(_BASE) and known:
+                arguments[argument] = written[index]
+        results = tuple(self._results(node, values))
+        own = results[: len(results) - len(written)]
+        for result, base in zip(results[len(own) :], written, strict=False):
+            if result is not None and isinstance(base, Ref):
+                values.names[result.name.removeprefix(values.prefix)] = base.name
+        target = f"{called[0] if called else ''}".removeprefix(_PREFIX)
+        location = _location(node, target, self._phase, noted=True)
+        kept = tuple(result for result in own if result is not None)
+        self.builder.call(AtenCall(target, arguments, kept, location))
 
     def _unknown(self, node: Fields, op: str, values: Values) -> None:
         """Hand it on as a call that no map knows."""

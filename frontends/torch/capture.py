@@ -27,6 +27,7 @@ from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments
 from perfc.frontends.torch.weightless import META, Copier, from_shapes
+from perfc.frontends.torch.wrapped import parts
 from perfc.ir import Program, UsageError
 from perfc.ir.core import BUFFER, PARAM
 from perfc.ir.support import UnsupportedModelError, paused_collector
@@ -242,7 +243,8 @@ class _Step:
             (PARAM, model.named_parameters()),
             (BUFFER, model.named_buffers()),
         ):
-            for name, tensor in tensors:
+            stored = [p for name, tensor in tensors for p in parts(tensor, name)]
+            for name, tensor in stored:
                 if id(tensor) not in pieces:
                     named = self._recorder.christen(tensor, name)
                     self._builder.parameter(named, kind)

@@ -41,6 +41,7 @@ def as_on_cuda(recorder: Recorder) -> Generator[None]:
         for where in ("foreach", "fused"):
             stack.enter_context(_supported(where))
         stack.enter_context(_capturable())
+        stack.enter_context(_integers_multiplied())
         yield
 
 
@@ -73,6 +74,28 @@ def _capturable() -> Generator[None]:
 
 
 _OPTIMIZERS = "torch.optim."
+
+
+@contextmanager
+def _integers_multiplied() -> Generator[None]:
+    """Let `out_dtype` run what it runs on a GPU: of 8-bit integers, one kernel."""
+    module = sys.modules.get(_OUT_DTYPE)
+    if module is None:  # nobody can call it
+        yield
+        return
+
+    def called(_: Any, func: Any, dtype: torch.dtype, *args: Any) -> Any:
+        types = [x.dtype for x in args if isinstance(x, torch.Tensor)]
+        multiplies = func is op("mm") and dtype == torch.int32
+        if multiplies and types == [torch.int8, torch.int8]:
+            return op("_int_mm")(*args)
+        return module.out_dtype_fallback(func, dtype, *args)
+
+    with patch.object(module.OutDtypeOperator, "__call__", called):
+        yield
+
+
+_OUT_DTYPE = "torch._higher_order_ops.out_dtype"
 
 
 def _attention(

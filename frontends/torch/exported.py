@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch.utils._pytree import tree_leaves
 
+from perfc.frontends.aten import MOST_ELEMENTS
 from perfc.frontends.pt2 import read_description
 from perfc.frontends.torch.failure import first_line
 from perfc.frontends.torch.guards import is_list
@@ -56,7 +57,15 @@ def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
             f"writes: {first_line(error)}; record program.module() instead"
         )
         raise UnsupportedModelError(msg) from error
-    return read_description(text, name or _class_name(program))
+
+    def elements(path: str) -> tuple[int, ...] | None:
+        found = {**program.constants, **program.state_dict}.get(path)
+        plain = isinstance(found, torch.Tensor) and not found.is_meta
+        if not plain or found.dim() != 1 or found.is_floating_point():
+            return None
+        return tuple(found.tolist()) if found.numel() <= MOST_ELEMENTS else None
+
+    return read_description(text, name or _class_name(program), elements)
 
 
 def _class_name(program: ExportedProgram) -> str:

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfc.frontends.aten import Argument, AtenCall, AtenTensor, Ref
+from perfc.frontends.aten import (
+    MOST_ELEMENTS,
+    READ_ELEMENTS,
+    Argument,
+    AtenCall,
+    AtenTensor,
+    Ref,
+)
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import (
@@ -32,6 +39,7 @@ from perfc.frontends.torch.meta import (
     run_weightless,
     schema_of,
 )
+from perfc.frontends.torch.wrapped import has_wrapper
 from perfc.ir.location import Location
 
 _NAME, _STEM = "_perfc_name", "_perfc_stem"
@@ -98,7 +106,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Run the op on tensors without elements, and write it down."""
+        """Run the op on tensors without elements, and write it down.
+
+        Tensors that are made of others say first what it is of those.
+        """
+        if has_wrapper(types):
+            return NotImplemented
         kwargs = kwargs or {}
         schema = schema_of(func)
         frame = caller(1)
@@ -202,7 +215,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         target = schema.target
         if location.phase == "backward":
             target = _AS_AUTOGRAD_RUNS.get(target, target)
-        self._sink(AtenCall(target, given, tuple(made), location, flops))
+        told = _elements(target, arguments)
+        self._sink(AtenCall(target, given, tuple(made), location, flops, told))
 
     def _argument(self, value: Any) -> Argument:
         """Name a tensor; one number of the host that no call made is that number."""
@@ -253,6 +267,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             return False
         _alias(results, _HIDDEN)
         return True
+
+
+def _elements(
+    target: str, arguments: Mapping[str, Any]
+) -> Mapping[str, tuple[int, ...]]:
+    """Return the elements of arguments that say what the op does, if they are known."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in READ_ELEMENTS.get(target, ()):
+        tensor = arguments.get(name)
+        known = values.value_of(tensor) if isinstance(tensor, torch.Tensor) else None
+        if known is not None and known.numel() <= MOST_ELEMENTS:
+            found[name] = tuple(known.tolist())
+    return found
 
 
 def _adds_in_place(held: torch.Tensor, frame: FrameType | None) -> bool:

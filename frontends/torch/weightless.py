@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from perfc.frontends.torch.guards import is_pair
+from perfc.frontends.torch.wrapped import is_wrapper, rebuilt
 from perfc.ir.support import UnsupportedModelError
 
 _COPY: Any = vars(torch.Tensor)["__deepcopy__"]  # its types are partly unknown
@@ -107,6 +108,8 @@ class Copier(TorchFunctionMode):
 
     def _twin(self, tensor: torch.Tensor) -> torch.Tensor:
         """Make a tensor of the same size, layout and type; share memory alike."""
+        if is_wrapper(type(tensor)):
+            return rebuilt(tensor, self.tensor)
         if tensor.layout != torch.strided:
             return torch.empty(tensor.shape, dtype=tensor.dtype, device=META)
         sizes, strides = tensor.shape, tensor.stride()

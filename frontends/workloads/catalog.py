@@ -19,7 +19,7 @@ WORKLOADS: LazyTable[Workload] = LazyTable(
             "deeprecsys-rm2 deeprecsys-rm3 dlrm-zion"
         ),
         "recommenders:RECOMMENDER_WORKLOADS": "dcnv2-mlperf wide-and-deep deepfm",
-        "resnet:RESNET_WORKLOADS": "resnet18 resnet50",
+        "resnet:RESNET_WORKLOADS": "resnet18 resnet50 resnet101",
         "inception:INCEPTION_WORKLOADS": "inception-v3",
         "googlenet:GOOGLENET_WORKLOADS": "googlenet",
         "mobile:MOBILE_WORKLOADS": "mobilenet-v2 mnasnet",

@@ -1,8 +1,8 @@
-"""ResNet-18 and -50: He et al., "Deep Residual Learning for Image Recognition".
+"""ResNet-18, -50 and -101: He et al., "Deep Residual Learning for Image Recognition".
 
 arXiv 1512.03385; as torchvision builds them, that is with the stride in the 3x3
-convolution of a block of ResNet-50 ("v1.5"). 11,689,512 and 25,557,032 parameters with
-batch norms.
+convolution of a block of ResNet-50 and -101 ("v1.5"). 11,689,512, 25,557,032 and
+44,549,160 parameters with batch norms.
 """
 
 from __future__ import annotations
@@ -124,6 +124,13 @@ _DEPTHS = (
         expansion=4,
         block=_bottleneck,
         batch_norm="folded",
+    ),
+    _Depth(
+        name="resnet101",
+        stages=((64, 3), (128, 4), (256, 23), (512, 3)),
+        expansion=4,
+        block=_bottleneck,
+        batch_norm="separate",
     ),
 )
 

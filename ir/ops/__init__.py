@@ -10,7 +10,7 @@ FAMILIES: LazyTable[OpDef] = LazyTable(
     {
         "activation:OPS": "gelu silu hardswish mish glu",
         "attention:OPS": "attention rotary",
-        "bags:OPS": "regroup_bags bucketize_bags",
+        "bags:OPS": "regroup_bags bucketize_bags check_bags",
         "normalization:OPS": "layer_norm rms_norm group_norm weight_norm",
         "casting:OPS": "cast cast_like bit_cast",
         "constant:OPS": "constant shape size fill range",

@@ -25,15 +25,6 @@ from perfc.ir.types import TensorType
 ATTENTION_RANKS = (3, 4)
 """Ranks of queries, keys and values: without and with an axis of heads."""
 
-ATTENTION_KERNELS = (
-    *("auto", "flash-1", "flash-2", "flash-3", "cudnn", "efficient", "math"),
-)
-"""Kernels that attention may be asked to run by.
-
-Unasked, PyTorch takes its own flash attention, which is version 2, where it can, else
-the memory-efficient kernel.
-"""
-
 
 def _infer_attention(
     attributes: Record, operands: Sequence[Abstract]

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import attrs
 
+from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import touch_all
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
+from perfc.ir.types import TensorType
 
 
 def _lists(operands: Sequence[Abstract]) -> tuple[Abstract, Abstract]:
@@ -81,4 +83,27 @@ BUCKETIZE_BAGS = OpDef(
     summary="lengths, indices: those of each bucket of rows, one after another",
 )
 
-OPS = named(REGROUP_BAGS, BUCKETIZE_BAGS)
+
+def _infer_checked(
+    attributes: Record, operands: Sequence[Abstract]
+) -> Sequence[Abstract]:
+    _lists(operands)
+    return []
+
+
+def _work_checked(
+    attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
+) -> Work:
+    return Work(0, sum(operand.nbytes for operand in operands), 0)
+
+
+CHECK_BAGS = OpDef(
+    name="check_bags",
+    arity=(2, 2),
+    results=0,
+    infer=_infer_checked,
+    work=_work_checked,
+    summary="offsets, indices: whether each index is one of a row of its table",
+)
+
+OPS = named(REGROUP_BAGS, BUCKETIZE_BAGS, CHECK_BAGS)

@@ -15,6 +15,7 @@ from perfc.ir.ops.rules import (
     touch_all,
 )
 from perfc.ir.record import Record
+from perfc.ir.support import VerifyError
 from perfc.ir.types import MAX_RANK, DType, TensorType
 
 
@@ -67,9 +68,18 @@ def _infer_cast_like(
 def _infer_bit_cast(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
+    """Keep all bits: elements of another width are more or fewer of the last axis."""
     x, dtype = operands[0].type, attributes.dtype("dtype")
-    require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
-    return [Abstract(TensorType(dtype, x.shape, x.space))]
+    if x.dtype.bits == dtype.bits:
+        return [Abstract(TensorType(dtype, x.shape, x.space))]
+    if not x.rank:
+        require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
+    bits = x.shape[-1] * x.dtype.bits
+    if isinstance(bits, int) and bits % dtype.bits:
+        msg = f"bits of the last axis of {x}: {bits} are no whole number of {dtype}"
+        raise VerifyError(msg)
+    shape = (*x.shape[:-1], bits // dtype.bits)
+    return [Abstract(TensorType(dtype, shape, x.space))]
 
 
 BIT_CAST = OpDef(
@@ -79,7 +89,7 @@ BIT_CAST = OpDef(
     work=no_work,
     attributes={"dtype": (DType,)},
     view=0,
-    traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
+    traits=frozenset({Trait.KEEPS_ORDER}),
     summary="the same bits, read as another element type",
 )
 

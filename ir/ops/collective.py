@@ -32,9 +32,6 @@ from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
 
-COMM_STREAM = "comm"
-"""Stream of a collective that names none."""
-
 _COMMUNICATOR = {
     "group": (str,),
     "ranks": (int,),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from perfc.ir.choices import OPTIMIZER_STATES
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
 from perfc.ir.ops.rules import IN_PLACE, OPTIONAL_FLOAT, OPTIONAL_INT, OPTIONAL_TEXT
@@ -51,22 +52,6 @@ OPTIMIZER_FLOPS: Mapping[str, int] = {
     "adamw": 15,
 }
 """Kinds, and flops for each element of the parameters."""
-
-OPTIMIZERS = tuple(OPTIMIZER_FLOPS)
-"""Optimizers by name."""
-
-OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = {
-    "sgd": (),
-    "adagrad": ("element",),
-    "rowwise_adagrad": ("row",),
-    "adam": ("element", "element"),
-}
-"""Optimizers of embedding tables: each state has a number per element, or per row.
-
-`torch.optim.SGD`, `Adagrad` and `SparseAdam` take sparse gradients, and so does the
-`RWSAdagrad` of facebookresearch/dlrm; fbgemm fuses the same four into its lookups.
-AdamW takes dense gradients alone.
-"""
 
 
 def state_types(kind: str, table: TensorType) -> tuple[TensorType, ...]:

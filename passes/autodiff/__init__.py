@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.autodiff.autograd_names import autograd_call, is_split_lookup
+    from perfc.passes.autodiff.autograd_names import is_split_lookup
     from perfc.passes.autodiff.gradient_rules import GRADIENT_RULES
     from perfc.passes.autodiff.reverse_mode import Backward, Rows, Tables
     from perfc.passes.autodiff.vocabulary import (
@@ -22,7 +22,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "autograd_names": ("autograd_call", "is_split_lookup"),
+            "autograd_names": ("is_split_lookup",),
             "gradient_rules": ("GRADIENT_RULES",),
             "reverse_mode": ("Backward", "Rows", "Tables"),
             "vocabulary": (
@@ -42,7 +42,6 @@ __all__ = [
     "Backward",
     "Rows",
     "Tables",
-    "autograd_call",
     "communicator_of",
     "first_complex",
     "gathered_scores",

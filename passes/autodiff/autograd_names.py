@@ -11,7 +11,6 @@ number of the signature that an export to a graph calls.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from perfc.ir import Node, Value
@@ -19,7 +18,6 @@ from perfc.ir.node_kinds import (
     is_embedding_bag,
 )
 
-_ORIGIN = re.compile(r"(\w+Backward\d|torch::autograd::CppNode<\w+>)\(%")
 _MATRIX = 2
 
 _CALLS = frozenset(
@@ -103,12 +101,6 @@ def autograd_origin(name: str, value: Value) -> str:
 
     """
     return f"{name}({value})" if name else ""
-
-
-def autograd_call(origin: str) -> str:
-    """Return the name of the node that an origin is of; "" if it is none's."""
-    match = _ORIGIN.match(origin)
-    return "" if match is None else match[1]
 
 
 def is_split_lookup(node: Node) -> bool:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from perfc.passes.graphs.side_streams import (
         STAGES,
         cast_stream,
+        communicates,
         gradient_stream,
         has_own_stream,
         is_between_stages,
@@ -75,6 +76,7 @@ else:
             "side_streams": (
                 "STAGES",
                 "cast_stream",
+                "communicates",
                 "gradient_stream",
                 "has_own_stream",
                 "is_between_stages",
@@ -99,6 +101,7 @@ __all__ = [
     "Tape",
     "cast_stream",
     "change_tables",
+    "communicates",
     "declare_state",
     "find_term",
     "forward_graph_of",

@@ -1,10 +1,24 @@
-"""Kernels that are no collectives and run on another stream than what computes."""
+"""Graphs that communicate, and other kernels beside those that compute."""
 
 from __future__ import annotations
 
-from perfc.ir import Node
+from weakref import WeakKeyDictionary
+
+from perfc.ir import Graph, Node
+from perfc.ir.choices import COMM_STREAM
 from perfc.ir.node_kinds import is_cast, is_collective
-from perfc.ir.ops.collective import COMM_STREAM
+
+_FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
+"""Whether a graph communicates, and of which version of it that was found out."""
+
+
+def communicates(graph: Graph) -> bool:
+    """Whether an op graph has collectives."""
+    version, found = _FOUND.get(graph, (-1, False))
+    if version != graph.version:
+        found = any(map(is_collective, graph))
+        _FOUND[graph] = graph.version, found
+    return found
 
 
 def has_own_stream(node: Node) -> bool:

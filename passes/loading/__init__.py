@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.passes.loading.chunks import best_chunks, chunked_s
     from perfc.passes.loading.input_pipeline import (
         INPUT_PIPELINE,
         InputPipeline,
@@ -19,7 +18,6 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "chunks": ("best_chunks", "chunked_s"),
             "input_pipeline": ("INPUT_PIPELINE", "InputPipeline", "LoadedStep"),
             "stage_file": ("read_loading",),
             "stages": ("Loading", "Stage"),
@@ -32,7 +30,5 @@ __all__ = [
     "LoadedStep",
     "Loading",
     "Stage",
-    "best_chunks",
-    "chunked_s",
     "read_loading",
 ]

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from weakref import WeakKeyDictionary
 
 import attrs
 
 from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir.choices import COMM_STREAM
 from perfc.ir.launch import OFF_DEVICE
 from perfc.ir.node_kinds import (
     is_collective,
 )
-from perfc.ir.ops.collective import COMM_STREAM
 from perfc.passes.lowering.eager import (
     EVENT_RECORD,
     STREAM_WAIT,
@@ -30,18 +29,6 @@ from perfc.passes.lowering.eager import (
     Waits,
 )
 from perfc.passes.lowering.recipe import Lowered
-
-_FOUND: WeakKeyDictionary[Graph, tuple[int, bool]] = WeakKeyDictionary()
-"""Whether a graph communicates, and of which version of it that was found out."""
-
-
-def communicates(graph: Graph) -> bool:
-    """Whether an op graph has collectives."""
-    version, found = _FOUND.get(graph, (-1, False))
-    if version != graph.version:
-        found = any(map(is_collective, graph))
-        _FOUND[graph] = graph.version, found
-    return found
 
 
 @attrs.define(eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from perfc.ir import (
@@ -20,11 +22,11 @@ from perfc.ir.node_kinds import has_trait, is_free
 from perfc.ir.opdef import Trait
 from perfc.ir.support import VerifyError, budget
 from perfc.passes.graphs import (
+    communicates,
     is_issued_in_order,
     placed_lookups,
     stated_host_s,
 )
-from perfc.passes.lowering.communication import Communication, communicates
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.lowering.recipe import (
     COPY,
@@ -35,6 +37,9 @@ from perfc.passes.lowering.recipe import (
     Slot,
     slot_of,
 )
+
+if TYPE_CHECKING:
+    from perfc.passes.lowering.communication import Communication
 
 THREAD = "main"
 STREAM = "compute"
@@ -117,6 +122,8 @@ class Lowering:
     def lower(self, graph: Graph) -> None:
         """Lower every node, in order."""
         if communicates(graph) or self._is_spread(graph):
+            from perfc.passes.lowering.communication import Communication  # noqa: PLC0415 - lazy
+
             self._communication = Communication(self.graph, self._thread, self._stream)
             self._communication.begin(graph)
         # Parameters of one type are one slot, so that layers that repeat are equal

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system
+from perfc.costmodels import Target
 from perfc.costmodels.machine import System
 from perfc.costmodels.sheets import as_known
 from perfc.ir import (
@@ -21,13 +21,13 @@ from perfc.ir import (
     Value,
     verification,
 )
+from perfc.ir.choices import ATTENTION_KERNELS
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.ir.node_kinds import (
     is_convolution,
     is_embedding_bag,
 )
-from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.program import RankClass
 from perfc.ir.support import (
     UnboundSymbolError,
@@ -36,8 +36,7 @@ from perfc.ir.support import (
 )
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
-from perfc.passes.graphs import placed_lookups
-from perfc.passes.lowering.communication import communicates
+from perfc.passes.graphs import communicates, placed_lookups
 from perfc.passes.lowering.eager import Settings, dtype_name
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
@@ -260,6 +259,8 @@ def _system(ctx: PassContext) -> System | None:
     target = ctx.system
     if target is None or target.device.synchronous:
         return None
+    from perfc.costmodels import assumed_system  # noqa: PLC0415 - lazy
+
     system = target.once(assumed_system)
     if system.assumed:
         ctx.note(

@@ -12,7 +12,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from perfc.costmodels import Target, device_bytes
+from perfc.costmodels import Target
 from perfc.ir import (
     AnyKey,
     Graph,
@@ -47,7 +47,13 @@ from perfc.passes.lowering import (
     scratch_bytes,
 )
 from perfc.passes.memory.caching_allocator import rounded
-from perfc.passes.memory.memory_use import MEMORY, BufferKind, BufferRow, MemoryUse
+from perfc.passes.memory.memory_use import (
+    MEMORY,
+    BufferKind,
+    BufferRow,
+    MemoryUse,
+    held_bytes,
+)
 from perfc.passes.timing import detail_mask, task_mask
 
 _BACKWARD, _OPTIMIZER = "backward", "optimizer"
@@ -220,7 +226,11 @@ class Storages:
     def _lasting_bytes(self, value: Value, placed: Mapping[Value, Record]) -> int:
         """Return the bytes of device memory of a value: of some tables a part."""
         nbytes = self._nbytes(value.type)
-        return device_bytes(placed[value], nbytes) if value in placed else nbytes
+        if value not in placed:
+            return nbytes
+        from perfc.costmodels import device_bytes  # noqa: PLC0415 - lazy
+
+        return device_bytes(placed[value], nbytes)
 
     def _results(
         self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]
@@ -408,15 +418,7 @@ def _use(storages: Storages, buffers: Sequence[BufferRow]) -> MemoryUse:
     size = rounded(integers([buffer[2] for buffer in buffers]))
     first = integers([buffer[3] for buffer in buffers])
     last = integers([buffer[4] for buffer in buffers])
-    # The first place is for what there is before any node, the last for what stays.
-    # Bytes are added up as floats, which is exact up to 8 PiB.
-    # Differences at the ends and one running sum: linear in nodes and buffers, where
-    # counting what lives at each node would multiply them.
-    grown = np.bincount(first + 1, size, len(nodes) + 2)
-    freed = np.bincount(last + 1, size, len(nodes) + 2)
-    after = np.cumsum(grown - freed)[:-1]
-    # While a node runs its operands are held, though this may be their last read.
-    during = after + freed[:-1]
+    during, after = held_bytes(first, last, size, len(nodes))
     peak = int(during.argmax()) - 1
     places = np.flatnonzero((first <= peak) & (peak <= last))
     live = [buffers[place] for place in places.tolist()]

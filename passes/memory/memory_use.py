@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple, TypeAlias
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from perfc.ir import AnnotationKey, Program
 from perfc.ir.support import brief
+from perfc.passes.columns import integers
 from perfc.passes.memory.caching_allocator import reserved_bytes, rounded
 
 
@@ -134,6 +137,18 @@ class MemoryUse:
         requests = [(number, size) for _, _, number, size in events]
         return reserved_bytes(lasting, requests)
 
+    def held(self, kinds: Container[BufferKind]) -> NDArray[np.int64]:
+        """Return the bytes of some kinds over the iteration, shape (nodes + 2,).
+
+        Before any node, while each node runs, and when the last one has ended.
+        """
+        rows = [row for row in self.rows if row[1] in kinds]
+        size = integers([nbytes for *_, nbytes, _, _ in rows])
+        first = integers([first for *_, first, _ in rows])
+        last = integers([last for *_, last in rows])
+        during, after = held_bytes(first, last, rounded(size), len(self.nodes))
+        return np.append(during, after[-1]).astype(np.int64)
+
     @property
     def peak_bytes(self) -> int:
         """The most that is allocated; what `torch.cuda.max_memory_allocated` says."""
@@ -144,6 +159,32 @@ class MemoryUse:
             + self.library_bytes
             + self.optimizer_bytes
         )
+
+
+def held_bytes(
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    size: NDArray[np.int64],
+    nodes: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bytes held before any node and while each runs, and after the same.
+
+    Args:
+        first: Number of the node that allocates each buffer; -1 before any.
+        last: Number of the node at whose end it is freed.
+        size: Its bytes, as the allocator counts them.
+        nodes: How many nodes there are.
+
+    """
+    # The first place is for what there is before any node, the last for what stays.
+    # Bytes are added up as floats, which is exact up to 8 PiB.
+    # Differences at the ends and one running sum: linear in nodes and buffers, where
+    # counting what lives at each node would multiply them.
+    grown = np.asarray(np.bincount(first + 1, size, nodes + 2), dtype=np.float64)
+    freed = np.asarray(np.bincount(last + 1, size, nodes + 2), dtype=np.float64)
+    after = np.cumsum(grown - freed)[:-1]
+    # While a node runs its operands are held, though this may be their last read.
+    return after + freed[:-1], after
 
 
 MEMORY: AnnotationKey[tuple[MemoryUse, ...]] = AnnotationKey("memory.use", Program)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from perfc.passes.precision.rates import check_rate
     from perfc.passes.precision.stored_types import (
+        CAFFE2,
         FALLBACKS,
         LINEAR_TYPES,
         TABLE_TYPES,
@@ -40,6 +41,7 @@ else:
             "quantize": ("ACTIVATIONS", "Candidate", "Quantize", "candidates"),
             "rates": ("check_rate",),
             "stored_types": (
+                "CAFFE2",
                 "FALLBACKS",
                 "LINEAR_TYPES",
                 "LinearType",
@@ -53,6 +55,7 @@ else:
 
 __all__ = [
     "ACTIVATIONS",
+    "CAFFE2",
     "FALLBACKS",
     "LINEAR_TYPES",
     "LOW_DTYPES",

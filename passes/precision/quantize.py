@@ -27,6 +27,7 @@ from perfc.passes.precision.stored_types import (
     LINEAR_TYPES,
     ROW_LAYOUTS,
     LinearType,
+    laid_out,
     linear_type,
     row_type,
     table_type,
@@ -120,7 +121,8 @@ class Quantize(Transform):
             type; a pattern without a type has that of the next one.
         rows: How rows of tables lie in memory: `fbgemm`, with scale and bias in fp16,
             filled up to 16 bytes, as on GPUs; `caffe2`, in fp32 and not filled up, as
-            on CPUs.
+            on CPUs; empty for that of the target that the model is analyzed on. With
+            no type of tables it is the layout of those that are of few bits already.
         sum_bits: Width of the integers that a CPU adds products of 8 bits up in: 32, or
             16, which is faster and can overflow.
 
@@ -139,7 +141,7 @@ class Quantize(Transform):
     linear: str = ""
     activations: str = STATIC
     keep: str = ""
-    rows: str = FBGEMM
+    rows: str = ""
     sum_bits: int = 32
 
     def __attrs_post_init__(self) -> None:
@@ -150,7 +152,7 @@ class Quantize(Transform):
             linear_type(self.linear, f"linear of {self.name}")
         for option, value, known in (
             ("activations", self.activations, ACTIVATIONS),
-            ("rows", self.rows, ROW_LAYOUTS),
+            ("rows", self.rows or FBGEMM, ROW_LAYOUTS),
             ("sum-bits", self.sum_bits, (16, 32)),
         ):
             if value not in known:
@@ -171,6 +173,8 @@ class Quantize(Transform):
                 _refuse_gradients(rank.ops)
         self._say_fallback(ctx)
         chosen = self.chosen(program)
+        if self.rows and not self.embeddings:
+            _lay_out(program, self.rows)
         for rank in program.classes:
             if rank.ops is None:
                 continue
@@ -252,7 +256,7 @@ class Quantize(Transform):
 
     def _store(self, one: Candidate, name: str, ctx: PassContext) -> None:
         """Give a table its type; its lookup still returns what it did."""
-        dtype, old = row_type(name, self.rows), typed(one.weight)
+        dtype, old = row_type(name, self.rows or FBGEMM), typed(one.weight)
         if old.dtype.bits <= dtype.bits:
             return
         readers = one.graph.readers(one.weight)
@@ -269,6 +273,14 @@ class Quantize(Transform):
                 out = typed(node.results[0])
                 one.graph.set_attributes(node, **{told: out.dtype})
         one.weight.type = attrs.evolve(old, dtype=dtype)
+
+
+def _lay_out(program: Program, layout: str) -> None:
+    """Let rows that are of few bits already lie so in memory."""
+    for one in candidates(program):
+        old = typed(one.weight)
+        if one.kind == TABLE and (dtype := laid_out(old.dtype, layout)) is not None:
+            one.weight.type = attrs.evolve(old, dtype=dtype)
 
 
 def _refuse_gradients(graph: Graph) -> None:

@@ -55,6 +55,14 @@ def row_type(name: str, layout: str = FBGEMM) -> DType:
     return attrs.evolve(DTYPES[element], scaling=scaling)
 
 
+def laid_out(dtype: DType, layout: str) -> DType | None:
+    """Return the type of rows of a table in another layout; None of other types."""
+    for name in _NARROW:
+        if any(dtype == row_type(name, known) for known in ROW_LAYOUTS):
+            return row_type(name, layout)
+    return None
+
+
 @attrs.frozen(kw_only=True)
 class LinearType:
     """How a linear layer is stored and multiplied.

@@ -16,7 +16,7 @@ from perfc.costmodels import HostProfile
 from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.ir import LaunchGraph, PerfcError, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
-from perfc.passes.autodiff import autograd_call
+from perfc.ir.location import autograd_call
 from perfc.passes.lowering import EVENT_RECORD, PARTS, STREAM_WAIT
 
 T = TypeVar("T")

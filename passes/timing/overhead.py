@@ -11,8 +11,8 @@ import numpy as np
 
 from perfc.costmodels import HostProfile, load_profile
 from perfc.ir import AnyKey, LaunchGraph, Program
+from perfc.ir.location import autograd_call
 from perfc.ir.program import RankClass
-from perfc.passes.autodiff import autograd_call
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import HOSTED, LAUNCHES, HostedLaunches
 from perfc.passes.timing.host_segments import host_seconds

@@ -8,12 +8,12 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import OPTIMIZER_STATES, AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir.choices import OPTIMIZERS
 from perfc.ir.dims import Dim
 from perfc.ir.node_kinds import (
     is_embedding_bag,
 )
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.ops.optimizer import OPTIMIZERS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.autodiff import (
     GRADIENT_RULES,

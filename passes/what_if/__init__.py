@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.passes.what_if.chunks import best_chunks, chunked_s
     from perfc.passes.what_if.faster_host import FasterHost
     from perfc.passes.what_if.host_waits import waits_for_inputs, waits_inside
     from perfc.passes.what_if.pin_copies import PinCopies
@@ -23,6 +24,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "chunks": ("best_chunks", "chunked_s"),
             "faster_host": ("FasterHost",),
             "host_waits": ("waits_for_inputs", "waits_inside"),
             "pin_copies": ("PinCopies",),
@@ -48,6 +50,8 @@ __all__ = [
     "Savings",
     "SiteSaving",
     "WhatIf",
+    "best_chunks",
+    "chunked_s",
     "waits_for_inputs",
     "waits_inside",
 ]

@@ -8,9 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.planning.networks.compression import (
+        Adaptive,
         Compression,
+        Crossing,
         read_compression,
     )
+    from perfc.planning.networks.layer_prices import LayerPrices
     from perfc.planning.networks.network import (
         Link,
         Network,
@@ -19,15 +22,16 @@ if TYPE_CHECKING:
     )
     from perfc.planning.networks.placement import Placer, clustered, even
     from perfc.planning.networks.schedule import (
+        StageRun,
         StageTimes,
         completion_s,
         flow_s,
         ordered_step_s,
+        stage_runs,
         step_s,
     )
     from perfc.planning.networks.split import (
         Cutter,
-        LayerPrices,
         Placed,
         Problem,
         Unit,
@@ -37,19 +41,21 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "compression": ("Compression", "read_compression"),
+            "compression": ("Adaptive", "Compression", "Crossing", "read_compression"),
+            "layer_prices": ("LayerPrices",),
             "network": ("Link", "Network", "NetworkNode", "read_network"),
             "placement": ("Placer", "clustered", "even"),
             "schedule": (
+                "StageRun",
                 "StageTimes",
                 "completion_s",
                 "flow_s",
                 "ordered_step_s",
+                "stage_runs",
                 "step_s",
             ),
             "split": (
                 "Cutter",
-                "LayerPrices",
                 "Placed",
                 "Problem",
                 "Unit",
@@ -59,7 +65,9 @@ else:
     )
 
 __all__ = [
+    "Adaptive",
     "Compression",
+    "Crossing",
     "Cutter",
     "LayerPrices",
     "Link",
@@ -68,6 +76,7 @@ __all__ = [
     "Placed",
     "Placer",
     "Problem",
+    "StageRun",
     "StageTimes",
     "Unit",
     "clustered",
@@ -78,5 +87,6 @@ __all__ = [
     "ordered_step_s",
     "read_compression",
     "read_network",
+    "stage_runs",
     "step_s",
 ]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
+import numpy as np
+import numpy.typing as npt
 
 from perfc.ir import UsageError
+
+Floats = npt.NDArray[np.float64]
 
 TOPK, FP16, INT8, NONE = "topk", "fp16", "int8", "none"
 ADAPTIVE = "adaptive"
 INDEX_BYTES = 4
+SCALE_BYTES = 4
+"""Of a tensor in `int8`: one scale for all of it."""
 _VALUE_BYTES = {FP16: 2, INT8: 1}
 
 
@@ -43,7 +49,8 @@ class Compression:
         """Return c, the bytes that are sent of each byte, at most 1.
 
         `topk` sends a value and 4 bytes of its place for one in *ratio* elements: 2/r
-        of fp32, 1.5/r of it with values in 16 bits.
+        of fp32, 1.5/r of it with values in 16 bits. The scale of a tensor in `int8` is
+        not among them.
 
         Args:
             element_bytes: Of an element.
@@ -69,6 +76,52 @@ class Compression:
         if not (self.adaptive and slowest and self.kind == TOPK):
             return [self.ratio for _ in links_s]
         return [max(1.0, self.ratio * taken / slowest) for taken in links_s]
+
+
+@attrs.frozen(eq=False)
+class Crossing:
+    """Bytes that cross each cut of a pipeline, of shape (L + 1,), before they shrink.
+
+    Attributes:
+        floats: Of floats, by the bytes of an element.
+        others: Of other tensors, which are sent as they are.
+        tensors: How many are floats.
+
+    """
+
+    floats: Mapping[float, Floats]
+    others: Floats
+    tensors: Floats
+
+    def whole(self, cut: int) -> float:
+        """Return the bytes at a cut, nothing compressed."""
+        return float(self.others[cut]) + math.fsum(
+            float(size[cut]) for size in self.floats.values()
+        )
+
+    def sent(self, cut: int, compression: Compression, ratio: float) -> float:
+        """Return the bytes at a cut, with this ratio."""
+        made = float(self.others[cut]) + math.fsum(
+            float(size[cut]) * compression.share(element_bytes, ratio)
+            for element_bytes, size in self.floats.items()
+        )
+        if compression.kind == INT8:
+            made += SCALE_BYTES * float(self.tensors[cut])
+        return min(made, self.whole(cut))
+
+
+@attrs.frozen(eq=False)
+class Adaptive:
+    """Ratios of links that follow from what crosses them.
+
+    Attributes:
+        compression: The largest ratio, and how values are sent.
+        crossing: What crosses each cut.
+
+    """
+
+    compression: Compression
+    crossing: Crossing
 
 
 def read_compression(text: str) -> Compression:

@@ -124,7 +124,7 @@ class Placer:
         total = sum(unit.gpus for unit in self.problem.units)
         for count in range(1, total + 1):
             for each in orders:
-                for placed in cutter.candidates(each, count):
+                for placed in cutter.candidates(each, count, within_s):
                     better = cutter.improved(placed)
                     if self.problem.step_s(better) <= within_s:
                         return better

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import attrs
 
@@ -28,6 +29,10 @@ class StageTimes:
     sent_s: float = 0.0
     returned_s: float = 0.0
     tail_s: float = 0.0
+
+    def busy_s(self, count: int) -> float:
+        """Return the seconds in which its GPUs work, of *count* microbatches."""
+        return (self.forward_s + self.backward_s) * count + self.tail_s
 
 
 def flow_s(stages_s: Sequence[float], links_s: Sequence[float], count: int) -> float:
@@ -71,6 +76,42 @@ def ordered_step_s(stages: Sequence[StageTimes], count: int, schedule: str) -> f
     """
     if schedule == GPIPE:
         return step_s(stages, count)
+    return max(run.end_s for run in stage_runs(stages, count, schedule))
+
+
+class StageRun(NamedTuple):
+    """What a stage, or the link behind it, does at a time.
+
+    Attributes:
+        stage: Number of the stage.
+        microbatch: Which; -1 of what comes after the last one.
+        backward: Whether it is of the backward pass.
+        link: Whether it is sent: forward to the next stage, backward from there.
+        start_s: When it begins.
+        end_s: When it ends.
+
+    """
+
+    stage: int
+    microbatch: int
+    backward: bool
+    link: bool
+    start_s: float
+    end_s: float
+
+
+def stage_runs(
+    stages: Sequence[StageTimes], count: int, schedule: str
+) -> Sequence[StageRun]:
+    """Return all that stages and links do in a step, event by event.
+
+    Args:
+        stages: In order; what the last one sends is left out.
+        count: Microbatches.
+        schedule: `gpipe` or `1f1b`.
+
+    """
+    runs: list[StageRun] = []
     last = len(stages) - 1
     training = any(stage.backward_s for stage in stages)
     left = [
@@ -95,7 +136,10 @@ def ordered_step_s(stages: Sequence[StageTimes], count: int, schedule: str) -> f
                 waiting = True
                 places[number] += 1
                 taken_s = stage.backward_s if step.backward else stage.forward_s
-                free_s[number] = max(free_s[number], ready) + taken_s
+                begin_s = max(free_s[number], ready)
+                free_s[number] = begin_s + taken_s
+                what = (step.microbatch, step.backward)
+                runs.append(StageRun(number, *what, False, begin_s, free_s[number]))
                 to = number - 1 if step.backward else number + 1
                 if step.backward and to < 0:
                     continue
@@ -107,9 +151,13 @@ def ordered_step_s(stages: Sequence[StageTimes], count: int, schedule: str) -> f
                 over = min(number, to)
                 link = stages[over]
                 sent_s = link.returned_s if step.backward else link.sent_s
-                line[over] = max(line[over], free_s[number]) + sent_s
+                begin_s = max(line[over], free_s[number])
+                line[over] = begin_s + sent_s
+                runs.append(StageRun(over, *what, True, begin_s, line[over]))
                 ready_s[key] = line[over]
-    return max(end + stage.tail_s for end, stage in zip(free_s, stages, strict=True))
+    for number, (end_s, stage) in enumerate(zip(free_s, stages, strict=True)):
+        runs.append(StageRun(number, -1, True, False, end_s, end_s + stage.tail_s))
+    return runs
 
 
 def completion_s(sequential_s: float, parts: int, communication_s: float) -> float:

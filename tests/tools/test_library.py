@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import attrs
 import networkx as nx
 import pytest
+from tests.html_page import HtmlPage
 
 import perfc
 from perfc.costmodels import load_target
@@ -21,6 +21,7 @@ from perfc.passes import LAUNCHES, Pass, PassContext, Transform
 from perfc.passes.facts import TYPED
 from perfc.passes.instruments import Timing
 from perfc.passes.shapes import FoldShapes
+from perfc.tools import format_us
 from perfc.tools.models.model import Model
 
 NAME = "dlrm-ddp:tables=2,rows=1000"
@@ -151,7 +152,7 @@ def test_to_networkx(model: Model) -> None:
 
 
 def test_repr_html(model: Model) -> None:
-    """Notebooks show the table, escaped."""
+    """Notebooks show the head of the page: the answer and bars, and nothing runs."""
     graph = build_workload(NAME)
     odd = Model(
         attrs.evolve(model.program, name="<b>&"), model.annotations, model.unbound
@@ -160,8 +161,15 @@ def test_repr_html(model: Model) -> None:
 
     shown = report._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
-    assert shown.startswith("<pre>&lt;b&gt;&amp; · batch 64")
-    assert str(report) == html.unescape(shown.removeprefix("<pre>")[: -len("</pre>")])
+    page = HtmlPage.of(shown)
+    assert page.is_alone
+    assert "<script" not in shown
+    assert f"<b>& on {report.target.name}" == page.headings[0]
+    assert "Where the time goes" in page.headings
+    assert format_us(report.time_us) in page.text
+    assert [label for label, *_ in report.tables.breakdown[:12]] == [
+        row[0] for row in page.rows[:12]
+    ]
     assert graph.name == model.name
 
 

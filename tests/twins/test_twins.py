@@ -25,6 +25,7 @@ SMALL: Mapping[str, Mapping[str, int]] = {
     **{name: _DECODER for name in WORKLOADS if "seq" in WORKLOADS[name].parameters},
     "resnet50": {"image": 32, "classes": 10},
     "resnet18": {"image": 32, "classes": 10},
+    "resnet101": {"image": 32, "classes": 10},
     "inception-v3": {"image": 75, "classes": 10},
     "googlenet": {"image": 32, "classes": 10},
     "mobilenet-v2": {"image": 32, "classes": 10},

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         report_on,
         run_of,
     )
+    from perfc.tools.analysis.row_layouts import laid_out
     from perfc.tools.analysis.torch_models import compile_backend, from_torch
 else:
     __getattr__ = door(
@@ -28,6 +29,7 @@ else:
                 "report_on",
                 "run_of",
             ),
+            "row_layouts": ("laid_out",),
             "torch_models": ("compile_backend", "from_torch"),
         },
     )
@@ -38,6 +40,7 @@ __all__ = [
     "check_world",
     "compile_backend",
     "from_torch",
+    "laid_out",
     "priced",
     "report_on",
     "run_of",

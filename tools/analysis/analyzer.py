@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import attrs
 
-from perfc.costmodels import Target, assumed_system, load_target
+from perfc.costmodels import Target, load_target
 from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes import precision
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
-from perfc.tools.analysis.fused_pairs import fused, with_saving
+from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
+from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models import (
     Model,
     OnnxModel,
     conversions,
     load_request,
-    narrowed,
 )
-from perfc.tools.presets import with_preset
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
 from perfc.tools.run import Run
@@ -86,6 +84,10 @@ def analyze(
     if target is not None or options.get("preset") is None:
         named["target"] = target
     request = Request.of("perfc.analyze", AnalyzeOptions, options, **named)
+    if request.preset is None:
+        return report_on(request)
+    from perfc.tools.presets import with_preset
+
     if isinstance(request.model, Model):
         loaded = request.model
         return report_on(with_preset(request, loaded.passes, loaded.preset))
@@ -101,7 +103,7 @@ def report_on(request: Request) -> Report:
 
     """
     run = with_saving(run_of(request))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def priced(request: Request, target: Target) -> Report:
@@ -111,12 +113,12 @@ def priced(request: Request, target: Target) -> Report:
         PerfcError: the target has not what the model needs.
 
     """
-    model: Model = request.model
+    model: Model = laid_out(request.model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
     run = with_saving(Run.of(attrs.evolve(request, model=model), target))
-    return Report(run, run.analysis(request.instruments))
+    return with_weights(Report(run, run.analysis(request.instruments)))
 
 
 def run_of(request: Request) -> Run:
@@ -134,10 +136,13 @@ def run_of(request: Request) -> Run:
         request = load_request(request)
     model = request.model
     if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
+        from perfc.tools.models import narrowed
+
         model = narrowed(model, request.dtype)
     for conversion in conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
+    model = laid_out(model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
@@ -203,7 +208,9 @@ def _check_rate(model: Model, target: Target) -> None:
         return
     rates = target.device.flops_per_s
     if wanted and wanted not in rates:
-        others = [name for name in precision.LOW_DTYPES if name in rates]
+        from perfc.passes.precision import LOW_DTYPES
+
+        others = [name for name in LOW_DTYPES if name in rates]
         advice = " or ".join(f"--dtype {name}" for name in (*others, "fp32"))
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
@@ -237,6 +244,8 @@ def check_world(ranks: int, target: Target) -> None:
             "modelled; choose a GPU or a system of them (`perfc targets`)"
         )
         raise UnsupportedModelError(msg)
+    from perfc.costmodels import assumed_system
+
     system = target.once(assumed_system)
     system.members(ranks)
     whole, rest = divmod(ranks, system.gpus_per_node)

@@ -6,17 +6,24 @@ written, and the report says what that costs.
 
 from __future__ import annotations
 
+import math
+
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic, PerfcError
+from perfc.ir import Diagnostic, Node, PerfcError
 from perfc.ir.support import Level
 from perfc.tools.models import Model
+from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE
 from perfc.tools.run import Run
 
 UNFUSED = "unfused-qdq"
 """Code of the remark on products that are priced as they are written."""
+
+
+APART = "weights-dequantized-apart"
+"""Code of the remark on weights that kernels of their own turn into floats."""
 
 
 def fused(model: Model, target: Target) -> Model:
@@ -71,3 +78,53 @@ def with_saving(run: Run) -> Run:
         )
     remark = Diagnostic(Level.NOTE, UNFUSED, message, run.model.name)
     return attrs.evolve(run, remarks=(*run.remarks, remark))
+
+
+def with_weights(report: Report) -> Report:
+    """Say what it takes to turn weights of few bits into floats as a model runs.
+
+    Of products whose other operand is wide: those of two operands of 8 bits are fused
+    or told by `with_saving`.
+    """
+    names = _apart(report.model)
+    if not names:
+        return report
+    spent_us = math.fsum(n["duration_us"] for n in report.nodes if n["id"] in names)
+    count = len(names)
+    message = (
+        f"{count} {'weight' if count == 1 else 'weights'} of few bits "
+        f"{'is' if count == 1 else 'are'} dequantized by kernels of their own as the "
+        f"model runs, which take {spent_us:,.1f} us of {report.time_us:,.1f} us; a "
+        "product that unpacks its weight (--dtype w8a16 or w4a16 of the plain model) "
+        "would save them, and the bytes that they write"
+    )
+    remark = Diagnostic(Level.NOTE, APART, message, report.model.name)
+    told = (*report.analysis.diagnostics, remark)
+    return attrs.evolve(
+        report, analysis=attrs.evolve(report.analysis, diagnostics=told)
+    )
+
+
+def _apart(model: Model) -> frozenset[str]:
+    """Return the names of weights in floats that only products read."""
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    if not any(node.op == "dequantize" for graph in graphs for node in graph):
+        return frozenset()
+    from perfc.passes.precision import unfused
+
+    found: set[str] = set()
+    for graph in graphs:
+        pairs = {value for node in unfused(graph) for value in node.operands}
+        stored = frozenset(graph.parameters)
+        for node in graph:
+            if node.op != "dequantize" or node.operands[0] not in stored:
+                continue
+            (wide,) = node.results
+            readers = graph.readers(wide)
+            if wide not in pairs and readers and all(map(_multiplies, readers)):
+                found.add(node.name)
+    return frozenset(found)
+
+
+def _multiplies(node: Node) -> bool:
+    return node.op in ("linear", "matmul", "conv")

@@ -1,12 +1,15 @@
 """A profile from whole networks that were measured: `perfc.workloads/1`.
 
-One factor for each op, type and phase of kernels, so that iterations take what they
-were measured to take, and what libraries hold of memory besides what perfc counts.
-Factors stay near 1 where the rows say little of them.
+One factor for each op, type and phase of kernels, and one for the host's speed, so that
+iterations take what they were measured to take, and what libraries hold of memory
+besides what perfc counts. Factors stay near 1 where the rows say little of them. A host
+of another speed makes kernels wait or be waited for, so that every row is analyzed with
+hosts of several.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
@@ -15,6 +18,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import load_target
 from perfc.costmodels.machine import SCALE, START, Family, KernelFit, family_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import fit_terms
@@ -38,6 +42,9 @@ MOST = 8.0
 _STIFFNESS = 0.05
 """Weight of a factor of 2, in rows that are off by their whole time."""
 
+_SPEEDS = (1.0, *(2.0 ** (step / 4) for step in range(-8, 9) if step))
+"""By how much the host may be faster than the sheet says; the sheet's first."""
+
 _FOLDS = 3
 _LEAST_SIGMA = 0.02
 _PRUNE, _MIB = "prune", 2**20
@@ -54,7 +61,7 @@ class NetworkFit:
     Attributes:
         target: Its sheet.
         fits: A factor for each family of kernels.
-        fields: Fields of the sheet: what libraries hold of memory.
+        fields: Fields of the sheet: what libraries hold of memory, the host's speed.
         rows: Rows that were fitted.
         times: Errors of times without the profile, and of each third of the settings
             by the others.
@@ -81,6 +88,7 @@ class _Seen:
         measured_s: Measured times, shape (rows,).
         folds: Which third of the settings a row is of, shape (rows,).
         memory: Predicted and measured bytes, shape (rows, 2); 0 where none were.
+        speed: By how much the host is faster than the sheet says.
 
     """
 
@@ -90,6 +98,16 @@ class _Seen:
     measured_s: Floats
     folds: NDArray[np.intp]
     memory: Floats
+    speed: float
+
+    def off(self, rows: NDArray[np.bool_]) -> float:
+        """Return how far some rows are off on average, if they say all factors.
+
+        A host of another speed is believed as little as any other factor.
+        """
+        told = self.times_s(self.factors(rows))[rows] / self.measured_s[rows]
+        believed = _STIFFNESS * math.log2(self.speed) ** 2 / np.count_nonzero(rows)
+        return float(np.abs(told - 1).mean() + believed)
 
     def factors(self, rows: NDArray[np.bool_]) -> Floats:
         """Return the factor of each family that some rows say."""
@@ -134,29 +152,45 @@ def calibrate_networks(rows: Sequence[WorkloadMeasurement]) -> NetworkFit:
             "several sizes"
         )
         raise PerfcError(msg)
-    seen = _look(fitted)
     whole = np.ones(len(fitted), dtype=bool)
-    held = _left_out(seen)
-    library_mib = seen.library_bytes(whole) / _MIB
-    unfitted = seen.times_s(np.ones(len(seen.families)))
+    looks = _look(fitted)
+    first, seen = looks[0], _best(looks, whole)
+    held = _left_out(looks)
+    library_mib = first.library_bytes(whole) / _MIB
+    unfitted = first.times_s(np.ones(len(first.families)))
+    fields = {"gpu.library_mib": library_mib} if library_mib else {}
+    if seen.speed != 1:
+        fields["host.speed"] = _speed(names[0]) * seen.speed
     return NetworkFit(
         target=names[0],
         fits=_fits(seen, seen.factors(whole), held),
-        fields={"gpu.library_mib": library_mib} if library_mib else {},
+        fields=fields,
         rows=len(fitted),
         times=(errors_of(unfitted, seen.measured_s), errors_of(held, seen.measured_s)),
-        memory=_memory_errors(seen),
+        memory=_memory_errors(first),
     )
 
 
-def _left_out(seen: _Seen) -> Floats:
-    """Return the time of each row by factors of the settings in the other thirds."""
-    found = seen.times_s(np.ones(len(seen.families)))
+def _best(looks: Sequence[_Seen], rows: NDArray[np.bool_]) -> _Seen:
+    """Return the look at which some rows are off least."""
+    return min(looks, key=lambda seen: seen.off(rows))
+
+
+def _speed(target: str) -> float:
+    """Return how fast the host of a sheet is."""
+    host = load_target(target).host
+    return 1.0 if host is None or host.speed is None else host.speed
+
+
+def _left_out(looks: Sequence[_Seen]) -> Floats:
+    """Return the time of each row by what the settings in the other thirds say."""
+    first = looks[0]
+    found = first.times_s(np.ones(len(first.families)))
     for fold in range(_FOLDS):
-        others = seen.folds != fold
+        others = first.folds != fold
         if others.any():
-            told = seen.times_s(seen.factors(others))
-            found = np.where(others, found, told)
+            seen = _best(looks, others)
+            found = np.where(others, found, seen.times_s(seen.factors(others)))
     return found
 
 
@@ -183,31 +217,37 @@ def _fits(seen: _Seen, factors: Floats, held_s: Floats) -> tuple[KernelFit, ...]
             rows=int(np.count_nonzero(seen.amounts[:, at])),
         )
         for at, (family, factor) in enumerate(zip(seen.families, factors, strict=True))
+        if seen.amounts[:, at].any()  # others count with hosts of other speeds only
     )
 
 
-def _look(rows: Sequence[WorkloadMeasurement]) -> _Seen:
-    """Predict each row: what takes how long on its critical path, and memory."""
-    parts: list[Mapping[Family, float]] = []
-    offsets: list[float] = []
+def _look(rows: Sequence[WorkloadMeasurement]) -> list[_Seen]:
+    """Predict each row with each host: what takes how long, and memory."""
+    parts: list[list[Mapping[Family, float]]] = [[] for _ in _SPEEDS]
+    offsets: list[list[float]] = [[] for _ in _SPEEDS]
     memory: list[tuple[float, float]] = []
     for row in rows:
-        report = _report(row)
-        taken = _by_family(report)
-        parts.append(taken)
-        offsets.append(report.time_us * 1e-6 - sum(taken.values()))
-        peak = float(report.memory["peak_bytes"])
-        memory.append((peak, float(row.peak_memory_bytes or 0)))
-    families = tuple(sorted({family for taken in parts for family in taken}))
-    amounts = [[taken.get(family, 0.0) for family in families] for taken in parts]
-    return _Seen(
-        families,
-        np.array(amounts),
-        np.array(offsets),
-        np.array([row.time_us * 1e-6 for row in rows]),
-        np.array(list(_folds(rows)), dtype=np.intp),
-        np.array(memory),
-    )
+        for number, report in enumerate(_reports(row)):
+            taken = _by_family(report)
+            parts[number].append(taken)
+            offsets[number].append(report.time_us * 1e-6 - sum(taken.values()))
+            if not number:
+                peak = float(report.memory["peak_bytes"])
+                memory.append((peak, float(row.peak_memory_bytes or 0)))
+    everything = (taken for each in parts for taken in each)
+    families = tuple(sorted({family for taken in everything for family in taken}))
+    return [
+        _Seen(
+            families,
+            np.array([[taken.get(f, 0.0) for f in families] for taken in each]),
+            np.array(offset_s),
+            np.array([row.time_us * 1e-6 for row in rows]),
+            np.array(list(_folds(rows)), dtype=np.intp),
+            np.array(memory),
+            speed,
+        )
+        for each, offset_s, speed in zip(parts, offsets, _SPEEDS, strict=True)
+    ]
 
 
 def _folds(rows: Sequence[WorkloadMeasurement]) -> Iterator[int]:
@@ -229,8 +269,8 @@ def _by_family(report: Report) -> Mapping[Family, float]:
     return found
 
 
-def _report(row: WorkloadMeasurement) -> Report:
-    """Predict what a row measured.
+def _reports(row: WorkloadMeasurement) -> Iterator[Report]:
+    """Predict what a row measured, with each host.
 
     Raises:
         PerfcError: perfc has no such model, or the row says what cannot be.
@@ -248,13 +288,16 @@ def _report(row: WorkloadMeasurement) -> Report:
             dtype="fp32" if row.dtype == "tf32" else row.dtype,
             prune=read_prune(_PRUNE, prune),
         )
-        return analyze(
-            model,
-            row.target,
-            runtime=row.runtime,
-            dtype=row.dtype,
-            inputs=row.inputs or INPUTS[0],
-        )
+        base = _speed(row.target)
+        for speed in _SPEEDS:
+            yield analyze(
+                model,
+                row.target,
+                runtime=row.runtime,
+                dtype=row.dtype,
+                inputs=row.inputs or INPUTS[0],
+                overrides={} if speed == 1 else {"host.speed": repr(base * speed)},
+            )
     except PerfcError as error:
         msg = f"measured network {row.model} {row.params}: {error}"
         raise PerfcError(msg) from None

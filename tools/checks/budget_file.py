@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,9 @@ def read_budgets(path: Path) -> list[Budget]:
     lines = [n for n, one in enumerate(text.splitlines(), 1) if "[[budget]]" in one]
     tables = cast("Sequence[object]", found)
     budgets = [
-        _Reader(path, number, _line(lines, number), table).budget()
+        _Reader(
+            f"{path}: budget[{number}]", path.parent, _line(lines, number), table
+        ).budget()
         for number, table in enumerate(tables)
     ]
     names: dict[str, Budget] = {}
@@ -78,6 +81,25 @@ def read_budgets(path: Path) -> list[Budget]:
     return budgets
 
 
+def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budget:
+    """Return the budget of a model that keywords say, as the keys of a file do.
+
+    It is called as the model and its target if it has no name; paths are relative to
+    the current folder.
+
+    Raises:
+        PerfcError: a keyword means nothing, or none is a limit.
+
+    """
+    table: dict[str, object] = {
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in said.items()
+    }
+    name = f"{Path(model).name} on {table.get('target')}"
+    table = {"name": name, "model": os.fspath(model), **table}
+    return _Reader("perfc_budget", Path(), 1, table).budget()
+
+
 def _line(lines: Sequence[int], number: int) -> int:
     return lines[number] if number < len(lines) else 1
 
@@ -86,14 +108,10 @@ def _line(lines: Sequence[int], number: int) -> int:
 class _Reader:
     """Reads one table."""
 
-    path: Path
-    number: int
+    where: str
+    folder: Path
     line: int
     table: object
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}: budget[{self.number}]"
 
     def _expected(self, key: str, what: str, found: object) -> PerfcError:
         msg = f"{self.where}.{key}: expected {what}, found {found!r:.60}"
@@ -148,7 +166,7 @@ class _Reader:
         if percent is None:
             msg = f"{self.where}.regression: expected a share as 5 %, found {text!r}"
             raise PerfcError(msg)
-        baseline = self.path.parent / self._text(table, "baseline")
+        baseline = self.folder / self._text(table, "baseline")
         return float(percent[1]) / 100, baseline
 
     def _request(self, table: Mapping[str, Any]) -> Request:
@@ -159,10 +177,10 @@ class _Reader:
         }
         model = self._text(table, "model")
         if model.partition(":")[0].endswith((*_FILES, ".py")):
-            model = str(self.path.parent / model)
+            model = str(self.folder / model)
         target = self._text(table, "target")
         if target.endswith(".toml"):
-            target = str(self.path.parent / target)
+            target = str(self.folder / target)
         try:
             return Request.of(
                 "a budget", AnalyzeOptions, options, model=model, target=target

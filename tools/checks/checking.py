@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import attrs
@@ -141,6 +142,15 @@ class Check(VerbResult):
         count = sum(not one.broken for one in self.checked)
         return f"{count:,} of {len(self.checked):,} budgets hold"
 
+    @property
+    def faults(self) -> list[str]:
+        """What is broken, a line each."""
+        return [
+            f"{one.budget.name}: {each.message}"
+            for one in self.checked
+            for each in one.broken
+        ]
+
     def _text(self) -> str:
         return f"{columns_text(self.table)}\n\n{self.headline}\n"
 
@@ -177,8 +187,16 @@ def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Chec
     ]
     for each in checked if update else ():
         if each.budget.baseline is not None:
-            write_file(each.budget.baseline, each.report.to_json())
+            _write_baseline(each.budget, each.budget.baseline, each.report)
     return Check(checked, file)
+
+
+def _write_baseline(one: Budget, path: Path, report: Report) -> None:
+    try:
+        write_file(path, report.to_json())
+    except PerfcError as error:
+        msg = f"{one.where}.baseline: {error}"
+        raise PerfcError(msg) from error
 
 
 def _report(asked: Request, loaded: dict[str, Request]) -> Report:

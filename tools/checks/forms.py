@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 from perfc.tools.checks.checking import Check
@@ -74,7 +75,7 @@ def _sarif(found: Check) -> str:
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": found.file},
+                        "artifactLocation": {"uri": quote(found.file)},
                         "region": {"startLine": one.budget.line},
                     }
                 }

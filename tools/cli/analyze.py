@@ -28,26 +28,41 @@ from perfc.tools.reports import find_exporter
 from perfc.tools.request import Request
 
 if TYPE_CHECKING:
-    from perfc.tools.reports import Report
+    from pathlib import Path
+
+    from perfc.passes.instruments import Timing
+    from perfc.tools.reports import Exporter, Report
 
 EXIT_NOT_MODELLED = 4
 EXIT_OUT_OF_MEMORY = 5
 
+_COMPARED = 2
+"""Reports that are compared, or more."""
+
 _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
 """Formats of nodes and tasks, which say nothing of what decides the time."""
+
+
+class _Models(click.Argument):
+    """The models: one that is missing is called so."""
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Return the name of one."""
+        return "'MODEL'"
 
 
 @click.command(
     epilog="Example: perfc analyze dlrm-default --batch 2048 --target a100",
     cls=Verb,
 )
-@click.argument("model")
+@click.argument("model", cls=_Models, nargs=-1, required=True, metavar="MODEL...")
 @request_option("target", required=False)
 @request_options(
     "preset",
     *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     *("overheads", "passes", "pipeline", "input_pipeline", "overrides"),
+    *("price", "carbon"),
 )
 @plugin_option
 @click.option(
@@ -62,6 +77,14 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     "each kernel and each cost of the host.",
 )
 @click.option(
+    "--sort",
+    "column",
+    metavar="COLUMN",
+    help="Of several models or targets, best first by this column of the comparison, "
+    "as time_us or usd_per_million_samples; -COLUMN for the worst first. As given if "
+    "not said.",
+)
+@click.option(
     "--format",
     "form",
     default="table",
@@ -70,7 +93,11 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     help="table, json, csv, md, html, trace (Kineto), onnx (for Netron), "
     "model-explorer, or one that a plugin adds.",
 )
-@output_option("Write there instead of printing; compressed if it ends in .gz.")
+@output_option(
+    "Write there instead of printing; compressed if it ends in .gz. Into a folder, a "
+    "trace of each rank.",
+    folders=True,
+)
 @quiet_option("No log on stderr.")
 @timing_option
 @click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
@@ -80,8 +107,10 @@ _WITHOUT_SLOPES = frozenset({"csv", "trace", "onnx", "model-explorer"})
     help="Print the passes that would run, as --pipeline takes them, and no report.",
 )
 @debug_option
-def analyze(model: str, **options: Any) -> int:
+def analyze(model: tuple[str, ...], **options: Any) -> int:
     """Predict the time of one iteration of MODEL, and say where it goes.
+
+    Several models, or several targets, are compared: a row a model and target.
 
     MODEL is a file (model.onnx, model.pt2 of torch.export, graph.perfc), a built-in
     workload (NAME:key=value,...; see `perfc models`), or a function that makes a
@@ -90,11 +119,19 @@ def analyze(model: str, **options: Any) -> int:
     if options["quiet"] and options["verbose"]:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
-    output, asked = options["output"], read_requests(model, options, options["target"])
+    output, targets = options["output"], options["target"]
+    asked = [read_requests(one, options, targets) for one in model]
     if options["print_pipeline"]:
-        write_result(_pipeline(asked[0]), output)
+        write_result(_pipeline(asked), output)
         return 0
-    exporter = find_exporter(options["form"], reports=len(asked), path=output)
+    count = sum(map(len, asked))
+    exporter = find_exporter(
+        options["form"],
+        reports=count,
+        path=output,
+        instead="one --target" if len(model) == 1 else "one MODEL and one --target",
+    )
+    by = None if options["column"] is None else _sorting(options["column"], count)
     if options["sensitivity"] and options["form"] in _WITHOUT_SLOPES:
         msg = (
             f"--sensitivity: format {options['form']!r} has no place for it; use "
@@ -102,29 +139,74 @@ def analyze(model: str, **options: Any) -> int:
         )
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
-    document = options["form"] != "table"
-    if len(reports) > 1 and not document and not options["verbose"]:
-        from perfc.tools.reports import comparison_text
-
-        write_result(f"{comparison_text(reports)}\n", output)
+    if by is not None:
+        reports = _sorted(reports, by)
+    if output is not None and output.is_dir():
+        exporter.write_split(reports[0], output)
     else:
-        write_result(exporter.export(reports, output), output, document=document)
+        _write(exporter, reports, options)
     return _exit_code(reports) if options["strict"] else 0
 
 
-def _pipeline(asked: Request) -> str:
+def _write(
+    exporter: Exporter, reports: Sequence[Report], options: Mapping[str, Any]
+) -> None:
+    output: Path | None = options["output"]
+    text: str | bytes | None = None
+    if len(reports) > 1 and not options["verbose"]:
+        text = exporter.compared(reports)
+    if text is None:
+        text = exporter.export(reports, output)
+    write_result(text, output, document=options["form"] != "table")
+
+
+def _sorted(reports: Sequence[Report], by: tuple[str, bool]) -> list[Report]:
+    from perfc.tools.reports import Comparison
+
+    key, largest_first = by
+    return list(Comparison(reports).sorted(key, largest_first=largest_first).reports)
+
+
+def _sorting(column: str, count: int) -> tuple[str, bool]:
+    from perfc.tools.reports import sort_key
+
+    if count < _COMPARED:
+        msg = f"--sort {column}: there is one report; give several MODEL or --target"
+        raise UsageError(msg)
+    return sort_key(column)
+
+
+def _pipeline(asked: Sequence[Sequence[Request]]) -> str:
     """Return the passes that would run: the same for all targets."""
     from perfc.tools.analysis import run_of
 
-    return f"{run_of(asked).pipeline}\n"
+    (first, *_), *others = asked
+    if others:
+        msg = f"--print-pipeline is of one MODEL, found {len(asked)}"
+        raise UsageError(msg)
+    return f"{run_of(first).pipeline}\n"
 
 
-def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[Report]:
-    from perfc.passes.instruments import Timing, VerifyEach
+def _analyze_all(
+    asked: Sequence[Sequence[Request]], options: Mapping[str, Any]
+) -> list[Report]:
+    """Return the reports of each model on all targets, model after model."""
+    from perfc.passes.instruments import Timing
+
+    timing = Timing()
+    found = [report for one in asked for report in _analyzed(one, options, timing)]
+    if options["verbose"]:
+        log_timing(timing)
+    return found
+
+
+def _analyzed(
+    asked: Sequence[Request], options: Mapping[str, Any], timing: Timing
+) -> list[Report]:
+    from perfc.passes.instruments import VerifyEach
     from perfc.tools.analysis import report_on
     from perfc.tools.models import load_request
 
-    timing = Timing()
     verified = [VerifyEach()] if options["verify_each"] else []
     targets = [load_target(str(one.target), one.overrides) for one in asked]
     first = attrs.evolve(asked[0], instruments=(timing, *verified))
@@ -136,9 +218,7 @@ def _analyze_all(asked: Sequence[Request], options: Mapping[str, Any]) -> list[R
     if options["sensitivity"]:
         found = counted([*zip(reports, asked, strict=True)], "sensitivities")
         reports = [_with_sensitivity(report, one) for report, one in found]
-    if options["verbose"]:
-        log_timing(timing)
-    return reports
+    return [attrs.evolve(report, called=str(asked[0].model)) for report in reports]
 
 
 def _with_sensitivity(report: Report, asked: Request) -> Report:

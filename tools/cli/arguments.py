@@ -20,6 +20,7 @@ from perfc.tools.files import tell
 from perfc.tools.given import MAX_DIM, read_prune
 from perfc.tools.option import Option
 from perfc.tools.request import OPTIONS, Request
+from perfc.tools.sheet_options import SHEET_OPTIONS, said_as_fields
 
 if TYPE_CHECKING:
     from perfc.passes.instruments import Timing
@@ -128,7 +129,9 @@ def request_option(
         changes: What is different of its `Option`.
 
     """
-    option = attrs.evolve(OPTIONS[name], **changes)
+    known = SHEET_OPTIONS.get(name)
+    option = OPTIONS[name] if known is None else known.option
+    option = attrs.evolve(option, **changes)
     given: dict[str, Any] = {"callback": callback, "type": _type(option)}
     if option.default is not None:
         given |= {"default": option.default, "show_default": True}
@@ -161,6 +164,7 @@ def read_request(model: str, options: Mapping[str, Any]) -> Request:
         for name, value in options.items()
         if name in OPTIONS and name != "target"
     }
+    read |= said_as_fields(read, options)
     return Request(model=model, given=_given(read), **read)
 
 
@@ -174,14 +178,16 @@ def read_requests(
         MissingParameter: nobody names a target.
 
     """
-    from perfc.tools.presets import with_preset
-
     asked = read_request(model, options)
     named = [
         attrs.evolve(asked, target=name, given=asked.given | {"target"})
         for name in targets
     ]
-    requests = [with_preset(one) for one in named or [asked]]
+    requests = named or [asked]
+    if asked.preset is not None:
+        from perfc.tools.presets import with_preset
+
+        requests = [*map(with_preset, requests)]
     if not requests[0].target:
         raise click.MissingParameter(param_hint="'--target'", param_type="option")
     return requests
@@ -264,12 +270,13 @@ def output_option(
     metavar: str = "FILE",
     *,
     required: bool = False,
+    folders: bool = False,
 ) -> Callable[[_Verb], _Verb]:
-    """Return the option that names the file of a result."""
+    """Return the option that names the file of a result, or also a folder of some."""
     return click.option(
         "-o",
         "--output",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=folders, path_type=Path),
         required=required,
         metavar=metavar,
         help=what,

@@ -96,12 +96,19 @@ def dedup(model: str, **options: Any) -> int:
     Features are tables by the names of their parameters, without `.weight`.
     """
     from perfc.tools.dedup import dedup as run
+    from perfc.tools.dedup import dedup_page
 
     question = _question(model, options)
     say = current_progress().step
     found = run(question, say=say)
-    text = format_result(found, options["form"], f"perfc dedup: {model}")
-    write_result(text, options["output"], document=options["form"] != "table")
+    form = options["form"]
+    is_page = form == "html"
+    text = (
+        dedup_page(found)
+        if is_page
+        else format_result(found, form, f"perfc dedup: {model}")
+    )
+    write_result(text, options["output"], document=form != "table")
     return 0
 
 

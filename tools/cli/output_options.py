@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from perfc.tools.cli.arguments import NumberRange
-from perfc.tools.replay import Steps
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
+
+_STEPS = re.compile(r"(\d{1,18})(?::(\d{1,18}))?$")
+
+
+class Steps(click.ParamType[range]):
+    """`A:B`, both included, or one number."""
+
+    name = "A:B"
+
+    def convert(
+        self,
+        value: str | range,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> range:
+        """Read a range."""
+        if isinstance(value, range):
+            return value
+        found = _STEPS.match(value)
+        if found is None or int(found[2] or found[1]) < int(found[1]):
+            self.fail(
+                f"{value!r}; expected A:B, as 1009:1011, or one number", param, ctx
+            )
+        return range(int(found[1]), int(found[2] or found[1]) + 1)
+
 
 format_option = click.option(
     "--format",
@@ -20,6 +45,15 @@ format_option = click.option(
     show_default=True,
 )
 """What to print."""
+
+page_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", "html"]),
+    default="table",
+    show_default=True,
+)
+"""What to print, of verbs that have a page, too."""
 
 contention_option = click.option(
     "--contention/--no-contention",

@@ -18,7 +18,7 @@ from perfc.tools.cli.arguments import (
     request_option,
     request_options,
 )
-from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
@@ -43,8 +43,8 @@ _OF_COMPAT = frozenset(
 """What `--compat` goes together with."""
 
 _NOT_OF_NETWORKS = frozenset(
-    {"target", "ranks", "texts", "method", "limit", "objective", "price_per_hour"}
-    | {"memory_gb", "compat", "accumulate"}
+    {"target", "ranks", "texts", "method", "limit", "objective", "price"}
+    | {"memory_gb", "compat", "accumulate", "price_per_hour"}
 )
 """What `--network` leaves no room for."""
 
@@ -118,12 +118,8 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     show_default=True,
     help="What is best: most samples a second, least memory of a GPU, least money.",
 )
-@click.option(
-    "--price-per-hour",
-    type=float,
-    metavar="USD",
-    help="What one GPU costs.",
-)
+@request_options("price")
+@click.option("--price-per-hour", type=float, hidden=True)
 @click.option(
     "--memory",
     "memory_gb",
@@ -164,7 +160,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     help="The fewest GPUs that finish a step in this time, as 250ms or 2s.",
 )
 @plugin_option
-@format_option
+@page_option
 @output_option()
 @quiet_option()
 @debug_option
@@ -201,9 +197,24 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:
 
 
 def _write(result: VerbResult, options: dict[str, Any]) -> None:
-    as_json = options["format_"] == "json"
-    text = result.to_json() if as_json else str(result)
-    write_result(text, options["output"], document=as_json)
+    form = options["format_"]
+    if form == "html":
+        text = _page(result)
+    else:
+        text = result.to_json() if form == "json" else str(result)
+    write_result(text, options["output"], document=form != "table")
+
+
+def _page(result: VerbResult) -> str:
+    from perfc.tools.charts import result_page
+    from perfc.tools.networks import NetworkComparison, network_page
+    from perfc.tools.strategies import Comparison, strategies_page
+
+    if isinstance(result, Comparison):
+        return strategies_page(result)
+    if isinstance(result, NetworkComparison):
+        return network_page(result)
+    return result_page(result, "perfc parallel, by the rules of MAD-Max")
 
 
 def _check_compat(ctx: click.Context) -> None:
@@ -381,6 +392,11 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
     for name in ("price_per_hour", "memory_gb"):
         _check_positive(name.removesuffix("_gb").replace("_", "-"), options[name])
     method = options["method"] or (None if options["texts"] else _METHODS[0])
+    if options["price_per_hour"] is not None:
+        if options["price"] is not None:
+            msg = "--price-per-hour and --price say the same: give --price"
+            raise UsageError(msg)
+        options = {**options, "price": options["price_per_hour"]}
     of_strategies = {"ranks": None, "accumulate": None}
     (asked,) = read_requests(
         options["model"],
@@ -398,7 +414,6 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
         microbatches=options["microbatches"] or (),
         accumulate=options["accumulate"],
         memory_gb=options["memory_gb"],
-        usd_per_hour=options["price_per_hour"],
     )
 
 

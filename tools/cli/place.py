@@ -220,6 +220,7 @@ def _look_ahead(
     model: str, options: Mapping[str, Any], say: Callable[[str], None]
 ) -> int:
     """Predict a training step with tables on servers, behind caches."""
+    from perfc.tools.charts import result_page
     from perfc.tools.placing import CacheQuestion, check_tier, look_ahead
     from perfc.tools.reports import format_result
 
@@ -241,7 +242,9 @@ def _look_ahead(
         **({} if compare is None else {"policies": tuple(compare.split(","))}),
     )
     found, form = look_ahead(question, say=say), options["format_"]
-    text = format_result(found, form, "Tables on servers")
+    title = "Tables on servers"
+    is_page = form == "html"
+    text = result_page(found, title) if is_page else format_result(found, form, title)
     write_result(text, options["output"], document=form != "table")
     unknown = found.steps[0][1].coverage["unknown_ops"]
     return EXIT_NOT_MODELLED if options["strict"] and unknown else 0

@@ -17,8 +17,8 @@ from perfc.tools.cli.arguments import (
 )
 from perfc.tools.cli.output_options import (
     contention_option,
-    format_option,
     max_events_option,
+    page_option,
     steps_option,
 )
 from perfc.tools.cli.verb import Verb
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 )
 @max_events_option
 @contention_option
-@format_option
+@page_option
 @output_option()
 @quiet_option(told=False)
 @debug_option
@@ -101,6 +101,7 @@ def replay(
         replay_alone,
         replay_joint,
         replay_json,
+        replay_page,
         replay_text,
     )
 
@@ -119,9 +120,9 @@ def replay(
     instead = [_seconds(one, joint=joint) for one in predicted] or None
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
-    as_json = format_ == "json"
-    write = replay_json if as_json else replay_text
-    write_result(write(replayed, times, predicted), output, document=as_json)
+    forms = {"table": replay_text, "json": replay_json, "html": replay_page}
+    text = forms[format_](replayed, times, predicted)
+    write_result(text, output, document=format_ != "table")
     return 0
 
 

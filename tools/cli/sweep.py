@@ -16,7 +16,7 @@ from perfc.tools.cli.arguments import (
     read_request,
     request_options,
 )
-from perfc.tools.cli.output_options import format_option
+from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugins_option
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
@@ -48,7 +48,7 @@ _USUAL = (
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     "overheads",
-    *("passes", "pipeline", "overrides"),
+    *("passes", "pipeline", "overrides", "price", "carbon"),
 )
 @click.option(
     "--metric",
@@ -85,7 +85,7 @@ _USUAL = (
     help="Show only the N best by the first metric, the best first.",
 )
 @plugins_option(told=True)
-@format_option
+@page_option
 @output_option(
     "Keep all rows there while they come: .parquet, .csv, .html or .json.",
 )
@@ -120,10 +120,15 @@ def sweep(model: str, **options: Any) -> int:
     asked = [name for name in ("condition", "pareto", "best") if options[name]]
     if output is None or asked:
         shown = _selected(found, options)
-        is_json = options["format_"] == "json"
-        text = shown.to_json() if is_json else str(shown)
-        write_result(text, None, document=is_json)
+        form = options["format_"]
+        write_result(_written(shown, form), None, document=form != "table")
     return _exit_code(found)
+
+
+def _written(shown: Sweep, form: str) -> str:
+    if form == "html":
+        return shown.to_html()
+    return shown.to_json() if form == "json" else str(shown)
 
 
 def _names(text: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import attrs
 import numpy as np
 
 from perfc.ir import UsageError
@@ -31,8 +32,8 @@ def largest_batch(request: Request, report: Report) -> int | None:
 
     """
     room = report.target.device.memory.usable_bytes
-    names = [n for n in AnalyzeOptions.__optional_keys__ if n not in _OWN]
-    options = {name: getattr(request, name) for name in names}
+    names = AnalyzeOptions.__optional_keys__ & attrs.fields_dict(Request).keys()
+    options = {name: getattr(request, name) for name in names - _OWN}
     oracle = Oracle(request.model, request.target, **options)
 
     def peaks(batches: Sequence[int]) -> list[float]:

@@ -197,8 +197,8 @@ class Deduplication(VerbResult):
         }
 
     def _text(self) -> str:
-        parts = [self._title(), columns_text(self._group_rows())]
-        parts += [columns_text(_step_rows(self)), *self._remarks()]
+        parts = [self._title(), columns_text(group_rows(self))]
+        parts += [columns_text(step_rows(self)), *self._remarks()]
         return "\n\n".join(parts) + "\n"
 
     def _title(self) -> str:
@@ -218,15 +218,6 @@ class Deduplication(VerbResult):
             )
         return title
 
-    def _group_rows(self) -> list[tuple[str, ...]]:
-        head = ("group", "tables", "stay", "kept", "factor")
-        rows: list[tuple[str, ...]] = [head]
-        for one in self.groups:
-            name = one.name if len(one.name) < 40 else f"{one.name[:37]}..."  # noqa: PLR2004 - a column
-            count, factor = str(len(one.tables)), f"{one.factor:.2f}x"
-            rows.append((name, count, f"{one.stay:.4g}", f"{one.kept:.4g}", factor))
-        return rows
-
     def _remarks(self) -> Iterator[str]:
         if not self.gains_little:
             yield f"Deduplicated, the step is {self.gain:.2f} times as fast."
@@ -237,11 +228,23 @@ class Deduplication(VerbResult):
         )
 
 
+def group_rows(found: Deduplication) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each group of features."""
+    head = ("group", "tables", "stay", "kept", "factor")
+    rows: list[tuple[str, ...]] = [head]
+    for one in found.groups:
+        name = one.name if len(one.name) < 40 else f"{one.name[:37]}..."  # noqa: PLR2004 - a column
+        count, factor = str(len(one.tables)), f"{one.factor:.2f}x"
+        rows.append((name, count, f"{one.stay:.4g}", f"{one.kept:.4g}", factor))
+    return rows
+
+
 def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(Level.NOTE, code, message)
 
 
-def _step_rows(found: Deduplication) -> list[tuple[str, ...]]:
+def step_rows(found: Deduplication) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each step."""
     head = ("", "step", "is best", "lookups", "all-to-all", "expansion")
     rows: list[tuple[str, ...]] = [(*head, "memory", "largest batch")]
     for plan, step in zip(found.plans, found.steps, strict=True):

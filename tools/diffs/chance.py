@@ -26,13 +26,15 @@ def probability_slower(base: Side, head: Side) -> float:
 
 
 def _errors(side: Side) -> TimeErrors:
-    """Return the errors of a side; of a measured one, what repetitions differ by.
+    """Return the errors of a side; a measured one has none.
 
     A report says what kernels are off alone all together. It is spread over those on
     the critical path by their squared times, so that what both sides launch counts
     once.
     """
-    factors = side.factors or ()
+    if side.factors is None:
+        return TimeErrors(side.time_us, {})
+    factors = side.factors
     alone = [each for each in factors if each.shared_with == _KERNEL]
     others = tuple(
         TimeFactor(each.factor, each.shared_with, each.sigma, each.sigma_low)

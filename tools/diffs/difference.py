@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import brief, path_text
+from perfc.ir.support import brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
-from perfc.tools.diffs.matching import Pair, matched
-from perfc.tools.diffs.side import Side, read_sides, sides_of
+from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
+from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
+from perfc.tools.diffs.same_program import as_traced, same_program
+from perfc.tools.diffs.side import Side, is_trace, read_sides, sides_of
 from perfc.tools.diffs.waterfall import BY, Step, waterfall
 from perfc.tools.reports import (
     Report,
@@ -45,7 +47,10 @@ class Diff(VerbResult):
         by: What the steps are made by: one of `BY`.
         pairs: The ops of both.
         steps: Their sum is `difference_us`; the largest first.
-        probability_slower: That the head is slower; errors of both count once.
+        probability_slower: That the head is slower; errors of both count once. Where
+            one side was measured, only the other is uncertain: how probable it is that
+            the prediction is below, or above, what was measured. None if both were.
+        remarks: What there is to say of how they were compared.
 
     """
 
@@ -56,7 +61,8 @@ class Diff(VerbResult):
     by: str
     pairs: Sequence[Pair]
     steps: Sequence[Step]
-    probability_slower: float
+    probability_slower: float | None
+    remarks: tuple[Diagnostic, ...] = ()
 
     @classmethod
     def of(cls, base: Side, head: Side, by: str) -> Diff:
@@ -66,6 +72,8 @@ class Diff(VerbResult):
             PerfcError: they share no op.
 
         """
+        if base.is_measured or head.is_measured:
+            return cls._with_trace(base, head, by)
         ops = {node.op for node in base.nodes}
         if ops.isdisjoint(node.op for node in head.nodes):
             msg = (
@@ -78,6 +86,17 @@ class Diff(VerbResult):
         other_host = base.host != head.host
         steps = waterfall(pairs, by, difference_us, other_host=other_host)
         return cls(base, head, by, pairs, steps, probability_slower(base, head))
+
+    @classmethod
+    def _with_trace(cls, base: Side, head: Side, by: str) -> Diff:
+        pairs = matched_with_trace(as_traced(base), as_traced(head))
+        remarks = (*base.remarks, *head.remarks, *same_program(base, head))
+        steps = waterfall(
+            pairs, by, head.time_us - base.time_us, other_host=True, measured=True
+        )
+        both = base.is_measured and head.is_measured
+        chance = None if both else probability_slower(base, head)
+        return cls(base, head, by, pairs, steps, chance, remarks)
 
     @property
     def base_us(self) -> float:
@@ -101,20 +120,26 @@ class Diff(VerbResult):
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """None: each report has its own."""
-        return ()
+        """What there is to say of a trace; each report has its own."""
+        return self.remarks
 
     def _document(self) -> Json:
         return {
-            "base": {"file": self.base.where, "name": self.base.name},
-            "head": {"file": self.head.where, "name": self.head.name},
+            "base": _named(self.base),
+            "head": _named(self.head),
             "base_us": self.base_us,
             "head_us": self.head_us,
             "difference_us": self.difference_us,
             "probability_slower": self.probability_slower,
             "steps": self.rows,
             "nodes": self.changes,
+            **({"kernels": kernel_rows(self.pairs)} if self.with_trace else {}),
         }
+
+    @property
+    def with_trace(self) -> bool:
+        """Whether a side was measured."""
+        return self.base.is_measured or self.head.is_measured
 
     @property
     def changes(self) -> list[Json]:
@@ -139,11 +164,25 @@ class Diff(VerbResult):
     def headline(self) -> str:
         """The answer in one line."""
         share = self.difference_us / self.base_us if self.base_us else 0.0
-        return (
+        times = (
             f"{format_us(self.base_us)} → {format_us(self.head_us)}: "
-            f"{signed(self.difference_us)} ({100 * share:+.1f} %); slower with "
-            f"{format_percent(self.probability_slower)} probability"
+            f"{signed(self.difference_us)} ({100 * share:+.1f} %)"
         )
+        return "; ".join(filter(None, [times, self.chance]))
+
+    @property
+    def chance(self) -> str:
+        """How likely the head is slower, in words; empty where that is unknown."""
+        if self.probability_slower is None:
+            return ""
+        if not self.with_trace:
+            percent = format_percent(self.probability_slower)
+            return f"slower with {percent} probability"
+        measured_above = self.probability_slower
+        if self.base.is_measured:
+            measured_above = 1 - measured_above
+        percent = format_percent(measured_above)
+        return f"measured above {percent} of what is predicted"
 
     @property
     def table(self) -> list[tuple[str, str, str, str]]:
@@ -160,6 +199,7 @@ class Diff(VerbResult):
     def _shown(self) -> Sequence[Step]:
         """The largest steps, without what is rounding alone."""
         least_us = _ROUNDING * max(self.base_us, self.head_us)
+        least_us = max(least_us, TRACE_US if self.with_trace else 0.0)
         return [s for s in self.steps[:_SHOWN] if abs(s.delta_us) > least_us]
 
     @property
@@ -168,16 +208,26 @@ class Diff(VerbResult):
         count = len(self.steps) - _SHOWN
         return f"{count:,} smaller steps more" if count > 0 else ""
 
+    @property
+    def said(self) -> list[str]:
+        """What there is to say of a trace, in lines, a blank one first."""
+        found = [f"{d.level.value.capitalize()}: {d.message}" for d in self.remarks]
+        return ["", *found] if found else []
+
     def _text(self) -> str:
         lines = [f"{self.base.name} → {self.head.name}", self.headline]
         if self.steps:
             lines += ["", columns_text(self.table)]
-        return "\n".join([*lines, *filter(None, [self.left_out])]) + "\n"
+        lines += filter(None, [self.left_out])
+        if self.with_trace and len(rows := kernel_table(self.pairs)) > 1:
+            lines += ["", columns_text(rows)]
+        lines += self.said
+        return "\n".join(lines) + "\n"
 
 
-def signed(us: float) -> str:
-    """Write a difference of times."""
-    return f"{'-' if us < 0 else '+'}{format_us(abs(us))}"
+def _named(side: Side) -> Json:
+    step = {"step": side.step} if side.is_measured else {}
+    return {"file": side.where, "name": side.name, **step}
 
 
 def _change(pair: Pair) -> str:
@@ -186,16 +236,20 @@ def _change(pair: Pair) -> str:
     return "changed" if pair.head else "removed"
 
 
-def diff(base: Source, head: Source, by: str = "op") -> Diff:
+def diff(
+    base: Source, head: Source, by: str = "op", *, steps: range | None = None
+) -> Diff:
     """Say why *head* is slower or faster than *base*.
 
     Args:
-        base: A report, its document (`Report.to_dict`), or a JSON file of it.
-        head: What is compared with it.
+        base: A report, its document (`Report.to_dict`), a JSON file of it, or a Kineto
+            trace of what it predicts.
+        head: What is compared with it, likewise.
         by: What the steps are made by: `op`, `module`, `phase`, `kernel`, `overhead`.
+        steps: Steps of a trace of which the one of median time is taken; None for all.
 
     Raises:
-        UsageError: there is no such *by*.
+        UsageError: there is no such *by*, or there are *steps* and no trace.
         PerfcError: one is no report of this version, holds several, or they share no
             op.
 
@@ -203,30 +257,70 @@ def diff(base: Source, head: Source, by: str = "op") -> Diff:
     if by not in BY:
         msg = f"perfc.diff: by={by!r}: expected one of {', '.join(BY)}"
         raise UsageError(msg)
-    (found, *others) = diffs_of(base, head, by)
+    (found, *others) = diffs_of(base, head, by, steps)
     if others:
         msg = f"perfc.diff: {_called(base, 'base')}: expected one report, found several"
         raise PerfcError(msg)
     return found
 
 
-def diffs_of(base: Source, head: Source, by: str) -> list[Diff]:
+def diffs_of(
+    base: Source, head: Source, by: str, steps: range | None = None
+) -> list[Diff]:
     """Compare reports, or several of each, one after the other.
 
     Raises:
+        UsageError: there are *steps* and no trace.
         PerfcError: there are not as many of each, one is no report, or two share no
             op.
 
     """
-    left, right = _sides(base, "base"), _sides(head, "head")
+    with paused_collector():  # thousands of small objects, none in a circle
+        return _diffs(base, head, by, steps)
+
+
+def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Diff]:
+    left, right = _both_sides(base, head, steps)
     if len(left) != len(right) or not left:
+        one, other = (_called(head, "head"), right), (_called(base, "base"), left)
+        if len(left) > len(right) or not left:
+            one, other = other, one
         msg = (
-            f"{_called(head, 'head')}: reports: expected as many as "
-            f"{_called(base, 'base')} has, {len(left) or 'one or more'}, "
-            f"found {len(right)}"
+            f"{one[0]}: reports: expected as many as {other[0]} has, "
+            f"{len(other[1]) or 'one or more'}, found {len(one[1])}"
         )
         raise PerfcError(msg)
     return [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
+
+
+def _both_sides(
+    base: Source, head: Source, steps: range | None
+) -> tuple[list[Side], list[Side]]:
+    """Read both sides, a trace last: the other side says what to call its ops."""
+    traces = [_trace_path(base, "base"), _trace_path(head, "head")]
+    if steps is not None and traces == [None, None]:
+        msg = "--steps: expected a trace, found two reports"
+        raise UsageError(msg)
+    left = _sides(base, "base") if traces[0] is None else []
+    right = _sides(head, "head") if traces[1] is None else []
+    if traces[0] is not None:
+        left = [_measured(traces[0], steps, right)]
+    if traces[1] is not None:
+        right = [_measured(traces[1], steps, left)]
+    return left, right
+
+
+def _measured(path: Path, steps: range | None, others: Sequence[Side]) -> Side:
+    from perfc.tools.diffs.measured_side import measured_side
+
+    return measured_side(path, steps, {n.op for side in others for n in side.nodes})
+
+
+def _trace_path(source: Source, name: str) -> Path | None:
+    if isinstance(source, Report | Mapping):
+        return None
+    path = Path(path_text(name, source))
+    return path if is_trace(path) else None
 
 
 def _called(source: Source, name: str) -> str:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import attrs
 
-from perfc.ir import PerfcError
+from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import brief, parse_json, read_text
 
 Json: TypeAlias = Any
 REPORT, REPORTS = "perfc.report/1", "perfc.reports/1"
+
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 1 << 16
+_TRACE = re.compile(
+    rb'"(traceEvents|schemaVersion|deviceProperties|displayTimeUnit)"\s*:\s*[^\s]'
+)
+"""A key that a trace, and no report, has near its beginning."""
 
 
 @attrs.frozen
@@ -24,12 +32,15 @@ class Segment:
         kind: As in `critical_path` of a report.
         detail: Likewise.
         us: How long it is.
+        kernel: Number of the kernel of its op that ran, or that had to wait; -1 for
+            none, or where a report does not say.
 
     """
 
     kind: str
     detail: str
     us: float
+    kernel: int = -1
 
 
 @attrs.frozen(eq=False)
@@ -47,6 +58,11 @@ class SideNode:
         duration_us: Of its kernels.
         fuses: Names of the ops that it computes, if it is generated.
         segments: Its parts of the time.
+        counted_as: Op, module and phase that its part of the time is said to be of, if
+            not its own: those of the first of several that have its id.
+        names: Its kernels as a trace names them; empty of a prediction.
+        measured: What a trace calls it; empty of a prediction.
+        is_bare: Whether it is a measured kernel that no op is around.
 
     """
 
@@ -60,6 +76,10 @@ class SideNode:
     duration_us: float
     fuses: tuple[str, ...]
     segments: Sequence[Segment]
+    counted_as: tuple[str, str, str] | None = None
+    names: tuple[str, ...] = ()
+    measured: str = ""
+    is_bare: bool = False
 
     @functools.cached_property
     def shapes(self) -> tuple[str, ...]:
@@ -99,6 +119,10 @@ class Side:
         time_us: The time.
         nodes: Its ops, and whatever else takes time.
         factors: What the time is off by; None where it was measured.
+        asked: Batch, mode and the like, in words.
+        target: The name of its target; empty where perfc has none.
+        step: The step of a trace that it is; empty of a prediction.
+        remarks: What there is to say of a trace.
 
     """
 
@@ -110,10 +134,19 @@ class Side:
     time_us: float
     nodes: Sequence[SideNode]
     factors: Sequence[Factor] | None
+    asked: Sequence[str] = ()
+    target: str = ""
+    step: str = ""
+    remarks: tuple[Diagnostic, ...] = ()
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is a step of a trace."""
+        return self.factors is None
 
 
 def read_sides(path: Path) -> list[Side]:
-    """Return the reports of a file.
+    """Return the reports of a file, gzipped or not.
 
     Raises:
         PerfcError: it cannot be read, or is no report.
@@ -121,8 +154,44 @@ def read_sides(path: Path) -> list[Side]:
     """
     where = str(path)
     what = "a report of `perfc analyze --format json`"
-    text = read_text(path, PerfcError, what)
+    if is_gzipped(path):
+        from perfc.traces.json_stream import EventFile
+
+        text = "".join(EventFile(path).chunks())
+    else:
+        text = read_text(path, PerfcError, what)
     return sides_of(parse_json(text, PerfcError, where, what), where)
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a file is a trace, by how it begins; False if unreadable."""
+    if not path.is_file():
+        return False
+    head = _head(path)
+    return head.lstrip()[:1] == b"[" or _TRACE.search(head) is not None
+
+
+def _head(path: Path) -> bytes:
+    if is_gzipped(path):
+        from perfc.traces.json_stream import EventFile
+
+        return EventFile(path).head(_HEAD_BYTES)
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def is_gzipped(path: Path) -> bool:
+    """Whether a file is gzipped; False if unreadable, or no file."""
+    try:
+        if not path.is_file():  # what a pipe says is read once
+            return False
+        with path.open("rb") as file:
+            return file.read(2) == _GZIP
+    except OSError:
+        return False
 
 
 def sides_of(document: Json, where: str) -> list[Side]:
@@ -151,7 +220,8 @@ def _side(found: _Fields) -> Side:
             one.text("kind"), one.text("detail"), one.number("duration_us")
         )
         segments.setdefault(key, []).append(segment)
-    nodes = [_node(one, segments) for one in found.list("nodes")]
+    first: dict[tuple[int, str], tuple[str, str, str]] = {}
+    nodes = [_node(one, segments, first) for one in found.list("nodes")]
     nodes += [  # what no entry of the nodes has
         SideNode(rank, name, name, "", "", (), (), 0.0, (), own)
         for (rank, name), own in segments.items()
@@ -171,22 +241,41 @@ def _side(found: _Fields) -> Side:
             )
             for one in found.list("uncertainty")
         ],
+        [*_asked(found)],
+        target.text("name"),
     )
 
 
-def _node(one: _Fields, segments: dict[tuple[int, str], list[Segment]]) -> SideNode:
+def _asked(found: _Fields) -> Iterator[str]:
+    model, target = found.part("model"), found.part("target")
+    for before, value in (
+        ("batch ", model.said("batch")),
+        ("", model.said("mode")),
+        ("", model.said("dtype")),
+        ("host profile ", target.said("profile")),
+    ):
+        if value:
+            yield f"{before}{value}"
+
+
+def _node(
+    one: _Fields,
+    segments: dict[tuple[int, str], list[Segment]],
+    first: dict[tuple[int, str], tuple[str, str, str]],
+) -> SideNode:
     rank, name = one.integer("rank"), one.text("id")
+    kind = one.text("op"), one.text("module"), one.text("phase")
+    counted_as = first.setdefault((rank, name), kind)
     return SideNode(
         rank,
         name,
-        one.text("op"),
-        one.text("module"),
-        one.text("phase"),
+        *kind,
         one.texts("operands"),
         one.texts("kernels"),
         one.number("duration_us"),
         one.texts("fuses"),
         segments.pop((rank, name), ()),
+        None if counted_as == kind else counted_as,
     )
 
 

@@ -18,6 +18,7 @@ ROUNDING = "rounding"
 """The step of what sums of floats leave."""
 
 _DEVICE = frozenset({"kernel", "copy", "comm"})
+_IDLE = frozenset({"idle", "launch"})
 _TOLD = 0.01
 """Share of the largest reason of a step that others have which are told."""
 
@@ -32,7 +33,8 @@ class Step:
         delta_us: Time of the head less that of the base.
         reason: Why, the largest reason first: `added`, `removed`, `shape`, `dtype`,
             `kernel`, `price` (the same kernels, or the host, take another time) or
-            `schedule` (they take as long, but another part of them decides the time).
+            `schedule` (they take as long, but another part of them decides the time);
+            against a trace also `idle` (the device waits longer or shorter).
 
     """
 
@@ -43,7 +45,12 @@ class Step:
 
 
 def waterfall(
-    pairs: Sequence[Pair], by: str, difference_us: float, *, other_host: bool
+    pairs: Sequence[Pair],
+    by: str,
+    difference_us: float,
+    *,
+    other_host: bool,
+    measured: bool = False,
 ) -> list[Step]:
     """Return the steps that are not 0, the largest first.
 
@@ -52,6 +59,7 @@ def waterfall(
         by: One of `BY`.
         difference_us: What the steps sum to.
         other_host: Whether the sides have other hosts.
+        measured: Whether a side is a trace.
 
     """
     sides: dict[str, tuple[list[float], list[float]]] = {}
@@ -61,7 +69,10 @@ def waterfall(
             us = sides.setdefault(name, ([], []))
             us[sign > 0].append(segment.us)
             why = reasons.setdefault(name, defaultdict(list))
-            why[_reason(pair, segment, other_host=other_host)].append(sign * segment.us)
+            reason = _reason(pair, segment, other_host=other_host)
+            if measured and segment.kind in _IDLE and not pair.why:
+                reason = "idle"
+            why[reason].append(sign * segment.us)
     deltas = {
         name: math.fsum(head) - math.fsum(base) for name, (base, head) in sides.items()
     }
@@ -88,7 +99,11 @@ def _name(node: SideNode | None, segment: Segment, by: str) -> str:
         return segment.detail if on_device else segment.kind
     if by == "overhead":
         return segment.detail if segment.kind == "host" else segment.kind
-    return getattr(node, by) or f"(no {by})"
+    if node is not None and node.counted_as is not None:
+        own = node.counted_as[BY.index(by)]
+    else:
+        own = getattr(node, by)
+    return own or f"(no {by})"
 
 
 def _reason(pair: Pair, segment: Segment, *, other_host: bool) -> str:

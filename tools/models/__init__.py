@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         split_passes,
         training_passes,
     )
-    from perfc.tools.models.program import OnnxModel, read_program
+    from perfc.tools.models.program import OnnxModel, is_factory, read_program
     from perfc.tools.models.table_list import (
         ListedTable,
         TableList,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         read_table_list,
     )
     from perfc.tools.models.torch_source import (
-        is_factory,
         read_torch,
         require_torch,
         start_torch,
@@ -66,7 +65,7 @@ else:
                 "split_passes",
                 "training_passes",
             ),
-            "program": ("OnnxModel", "read_program"),
+            "program": ("OnnxModel", "is_factory", "read_program"),
             "table_list": (
                 "ListedTable",
                 "TableList",
@@ -74,7 +73,6 @@ else:
                 "read_table_list",
             ),
             "torch_source": (
-                "is_factory",
                 "read_torch",
                 "require_torch",
                 "start_torch",

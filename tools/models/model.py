@@ -50,13 +50,12 @@ from perfc.tools.models.pass_order import (
 from perfc.tools.models.program import (
     OnnxModel,
     depends_on_numbers,
+    is_factory,
     is_onnx,
     read_onnx,
     read_program,
 )
 from perfc.tools.models.rewritten import rewrite, run_front, split_front
-from perfc.tools.models.torch_source import is_factory, read_torch
-from perfc.tools.presets import with_preset
 from perfc.tools.request import (
     INFERENCE,
     TRAINING,
@@ -282,7 +281,11 @@ def load(
         PerfcError: the file is at fault.
 
     """
-    request = with_preset(Request.of("perfc.load", LoadOptions, options, model=model))
+    request = Request.of("perfc.load", LoadOptions, options, model=model)
+    if request.preset is not None:
+        from perfc.tools.presets import with_preset
+
+        request = with_preset(request)
     if request.dtype == "tf32":
         msg = "dtype 'tf32' is how a target multiplies: give it to perfc.analyze"
         raise UsageError(msg)
@@ -340,6 +343,8 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         check_mode(mode, optimizer)
         converted = conversions(request.dtype, narrow=True)
         dtype = dtype_of((*transforms, *converted))
+        from perfc.tools.models.torch_source import read_torch
+
         program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
         if program.recorded:
             check_recorded(str(program), mode, transforms)

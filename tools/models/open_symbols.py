@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from perfc.tools.models.binding import classify_program
 from perfc.tools.models.model import Model
-from perfc.tools.models.program import read_program
-from perfc.tools.models.torch_source import is_factory
+from perfc.tools.models.program import is_factory, read_program
 
 
 def input_symbols(model: object) -> frozenset[str] | None:

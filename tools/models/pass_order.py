@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.support import Level
-from perfc.passes import Pass, Transform, embeddings, precision
+from perfc.passes import Pass, Transform, embeddings
 from perfc.passes.graphs import (
     has_optimizer,
     is_training_step,
@@ -23,6 +24,9 @@ from perfc.passes.pipelines import (
 from perfc.tools.given import WIDE_DTYPES, check_known
 from perfc.tools.models.rank_options import check_shared, made_passes
 from perfc.tools.request import CAPTURED, INFERENCE, MODES, TRAINING, Request
+
+if TYPE_CHECKING:
+    from perfc.passes.precision import ConvertDtype
 
 
 def asked_passes(
@@ -154,6 +158,8 @@ def narrowings(dtype: str, mode: str) -> list[Transform]:
     """
     if dtype not in NARROW_BASES:
         return []
+    from perfc.passes import precision
+
     if mode == INFERENCE:
         return [precision.Quantize(linear=dtype, activations="dynamic")]
     if dtype == "fp8":
@@ -167,7 +173,7 @@ def narrowings(dtype: str, mode: str) -> list[Transform]:
     raise UsageError(msg)
 
 
-def conversions(dtype: str, *, narrow: bool = False) -> list[precision.ConvertDtype]:
+def conversions(dtype: str, *, narrow: bool = False) -> list[ConvertDtype]:
     """Return the passes that make a model compute in *dtype*: none for 32 bits.
 
     Args:
@@ -178,6 +184,10 @@ def conversions(dtype: str, *, narrow: bool = False) -> list[precision.ConvertDt
         UsageError: the type is narrower than what can be converted to here.
 
     """
+    if not dtype or dtype in WIDE_DTYPES:
+        return []
+    from perfc.passes import precision
+
     if dtype in NARROW_BASES and not narrow:
         msg = (
             f"dtype {dtype!r} is taken by perfc analyze, quantize, and perfc.load; "
@@ -186,7 +196,7 @@ def conversions(dtype: str, *, narrow: bool = False) -> list[precision.ConvertDt
         raise UsageError(msg)
     dtype = NARROW_BASES.get(dtype, dtype)
     to = dtype.removeprefix("amp-")
-    if dtype in WIDE_DTYPES or to not in precision.LOW_DTYPES:
+    if to not in precision.LOW_DTYPES:
         return []
     return [precision.ConvertDtype(to, autocast=to != dtype)]
 

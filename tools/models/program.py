@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from perfc.ir import Program
 
 
+_FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
+
+
 @runtime_checkable
 class _FrontendClass(Protocol):
     def __call__(self) -> Frontend: ...
@@ -44,6 +48,15 @@ class OnnxModel(Protocol):
     def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name
         """Return the bytes of its file."""
         ...
+
+
+def is_factory(text: str) -> bool:
+    """Whether *text* names a function: `file.py:factory` or `pkg.mod:factory`."""
+    if _FACTORY.fullmatch(text) is None:
+        return False
+    from perfc.frontends import find_workload
+
+    return find_workload(text) is None
 
 
 def read_program(text: str) -> Program:

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfc import frontends
 from perfc.installed import version
 from perfc.ir import PerfcError, Program
 
@@ -23,15 +22,6 @@ OLDEST_TORCH = (2, 13)
 
 OLDEST_MEASURED = (2, 6)
 """What models and ops are run with; so says the extra `perfc[measure]`."""
-
-_FACTORY = re.compile(r"(.+\.py|[^\W\d][\w.]*):([^\W\d]\w*)")
-
-
-def is_factory(text: str) -> bool:
-    """Whether *text* names a function: `file.py:factory` or `pkg.mod:factory`."""
-    return (
-        _FACTORY.fullmatch(text) is not None and frontends.find_workload(text) is None
-    )
 
 
 def read_torch(

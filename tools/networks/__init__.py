@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
+    from perfc.tools.networks.page import network_page
     from perfc.tools.networks.placing import (
         POLICIES,
         NetworkPlan,
@@ -18,6 +19,7 @@ else:
     __getattr__ = door(
         __name__,
         {
+            "page": ("network_page",),
             "placing": ("NetworkPlan", "NetworkPricer", "NetworkQuestion", "POLICIES"),
             "report": ("NetworkComparison",),
         },
@@ -29,4 +31,5 @@ __all__ = [
     "NetworkPlan",
     "NetworkPricer",
     "NetworkQuestion",
+    "network_page",
 ]

@@ -15,7 +15,8 @@ from perfc.ir.support import UnsupportedModelError
 from perfc.passes import task_mask
 from perfc.passes.graphs import OPTIMIZER, is_training_step, typed
 from perfc.passes.parallel import Layers, Stages
-from perfc.planning.networks import Compression, LayerPrices
+from perfc.passes.timing import TimeErrors
+from perfc.planning.networks import Crossing, LayerPrices
 from perfc.tools.reports import Report, Results
 
 _US = 1e6
@@ -33,6 +34,10 @@ class LayerTable:
         crossing: Types of the tensors that cross before each layer.
         low: 5th percentile of the time, as a share of it.
         high: 95th percentile.
+        errors: Of the time.
+        work_watts: What a GPU draws while it works, above `lasting_watts`; None where
+            no sheet says it.
+        lasting_watts: What it, and its share of its node, draws in any case.
 
     """
 
@@ -41,6 +46,9 @@ class LayerTable:
     crossing: tuple[tuple[TensorType, ...], ...]
     low: float
     high: float
+    errors: TimeErrors
+    work_watts: float | None
+    lasting_watts: float
 
     @classmethod
     def of(cls, report: Report) -> LayerTable:
@@ -61,36 +69,31 @@ class LayerTable:
         cut = Stages.cut(graph, len(layers.nodes), {}, numbers, lambda: None)
         sizes = _Sizes(graph, cut.of, len(layers.nodes), numbers)
         low_us, high_us = report.interval_us
+        work_watts, lasting_watts = _watts(report)
         return cls(
             names=tuple(_name(nodes[0]) for nodes in layers.nodes),
             prices=sizes.prices(report, _node_seconds(results)),
             crossing=tuple(tuple(types) for types in sizes.crossing()),
             low=low_us / report.time_us,
             high=high_us / report.time_us,
+            errors=report.errors,
+            work_watts=work_watts,
+            lasting_watts=lasting_watts,
         )
 
-    def sent_bytes(
-        self, compression: Compression, ratio: float | None = None
-    ) -> list[float]:
-        """Return the bytes that cross each cut, 0 at both ends.
-
-        Args:
-            compression: How they are compressed.
-            ratio: In place of its own.
-
-        """
-        found = [
-            math.fsum(_sent(type_, compression, ratio) for type_ in types)
-            for types in self.crossing
-        ]
-        return [0.0, *found[1:], 0.0]
-
-
-def _sent(type_: TensorType, compression: Compression, ratio: float | None) -> float:
-    size = float(type_.nbytes)
-    if not type_.dtype.is_float:
-        return size
-    return size * compression.share(type_.dtype.bits / 8, ratio)
+    def sizes(self) -> Crossing:
+        """Return the bytes that cross each cut, 0 at both ends."""
+        floats: dict[float, np.ndarray] = {}
+        others, tensors = np.zeros((2, len(self.crossing) + 1))
+        for cut, types in enumerate(self.crossing[1:], start=1):
+            for type_ in types:
+                into = others
+                if type_.dtype.is_float:
+                    element_bytes = type_.dtype.bits / 8
+                    into = floats.setdefault(element_bytes, np.zeros_like(others))
+                    tensors[cut] += 1
+                into[cut] += float(type_.nbytes)
+        return Crossing(floats, others, tensors)
 
 
 @attrs.frozen(eq=False)
@@ -199,6 +202,20 @@ class _Sizes:
         """Return the layer in which most memory is in use."""
         places = {node.name: layer for node, layer in self.of.items()}
         return places.get(report.memory_use.node, self.count - 1)
+
+
+def _watts(report: Report) -> tuple[float | None, float]:
+    """Return what a GPU draws for work, and in any case: as an analysis has joules.
+
+    Of boards that nobody has measured, their share of a node draws the same throughout.
+    """
+    joules, time_s = report.summary["energy_j"], report.time_us / _US
+    if joules is None:
+        return None, 0.0
+    sustained = report.results.sustained
+    if sustained is None or sustained.work_joules is None:
+        return 0.0, joules / time_s
+    return sustained.work_joules / time_s, sustained.idle_watts
 
 
 def _scaled(values: np.ndarray, total: float) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Callable, Hashable, Sequence
 
 import attrs
 import numpy as np
@@ -16,7 +16,9 @@ from perfc.ir.support import brief
 from perfc.passes.graphs import Tape
 from perfc.passes.parallel import GPIPE, ONE_F_ONE_B, Compress
 from perfc.passes.shapes import Inference
+from perfc.passes.timing import TimeErrors
 from perfc.planning.networks import (
+    Adaptive,
     Compression,
     LayerPrices,
     Network,
@@ -40,6 +42,9 @@ clusters of fast links; nothing compressed."""
 
 PLACED, FEWER = "placed", "fewer GPUs"
 _US = 1e6
+_NUDGE = 1 + 1e-3
+"""Factor of the time of stages by which it is seen how much they move a step."""
+
 _LESS = 1e-3
 """Share by which fewer GPUs have to be faster to be told of."""
 
@@ -81,6 +86,8 @@ class NetworkPlan:
         step_s: Of all.
         low_s: 5th percentile of the step.
         high_s: 95th percentile.
+        energy_j: Of a step, all GPUs in use; None where the sheet of one has no watts.
+        errors: Of the step.
 
     """
 
@@ -94,6 +101,8 @@ class NetworkPlan:
     step_s: float
     low_s: float
     high_s: float
+    energy_j: float | None
+    errors: TimeErrors
 
     @property
     def gpus(self) -> int:
@@ -109,7 +118,7 @@ class NetworkPlan:
     def bubble(self) -> float:
         """Share of the time of its GPUs in which they do not compute."""
         count = self.problem.microbatches
-        busy = sum((t.forward_s + t.backward_s) * count + t.tail_s for t in self.times)
+        busy = sum(times.busy_s(count) for times in self.times)
         return max(0.0, 1 - busy / (self.step_s * len(self.times)))
 
 
@@ -192,10 +201,11 @@ class NetworkPricer:
         """Return the plan on the fewest GPUs that ends in time."""
         found: list[NetworkPlan] = []
         for groups in self._groupings():
-            problem = self._problem(groups, GPIPE, self.question.compression)
-            placed = Placer(problem).fewest(within_s)
-            if placed is not None:
-                found.append(self._plan(PLACED, problem, placed))
+            for schedule in (GPIPE, ONE_F_ONE_B):
+                problem = self._problem(groups, schedule, self.question.compression)
+                placed = Placer(problem).fewest(within_s)
+                if placed is not None:
+                    found.append(self._plan(PLACED, problem, placed))
         if not found:
             msg = (
                 f"no step ends within {within_s:g} s on the "
@@ -227,7 +237,9 @@ class NetworkPricer:
     def _problem(self, groups: int, schedule: str, compression: Compression) -> Problem:
         """Return the problem of stages on so many GPUs of a node at most."""
         units: list[Unit] = []
-        sent = self._table(self.question.network.nodes[0].target, self.samples)
+        first = self._table(self.question.network.nodes[0].target, self.samples)
+        crossing = first.sizes()
+        adapts = compression.adaptive and compression.changes
         for number, node in enumerate(self.question.network.nodes):
             size = max(
                 n
@@ -242,9 +254,16 @@ class NetworkPricer:
         return Problem(
             network=self.question.network,
             units=units,
-            sent_bytes=np.array(sent.sent_bytes(compression)),
+            sent_bytes=np.array(
+                [
+                    crossing.sent(cut, compression, compression.ratio)
+                    for cut in range(len(crossing.others))
+                ]
+            ),
             microbatches=self.question.microbatches,
             schedule=schedule,
+            ratio=compression.ratio,
+            adaptive=Adaptive(compression, crossing) if adapts else None,
         )
 
     def _compressed(
@@ -276,13 +295,11 @@ class NetworkPricer:
         key = (target.name, str(type_), rewrite)
         if key not in self._codecs:
             graph = Graph("encode")
-            encode = codec.encode(_tape(graph), graph.add_input("x", type_))
-            graph.outputs += encode
+            sent = codec.encode(_tape(graph), graph.add_input("x", type_))
+            graph.outputs.append(sent)
             restore = Graph("decode")
-            parts = [
-                restore.add_input(f"part{n}", sent) for n, sent in enumerate(codec.sent)
-            ]
-            restore.outputs.append(codec.decode(_tape(restore), parts))
+            received = restore.add_input("sent", codec.sent)
+            restore.outputs.append(codec.decode(_tape(restore), received))
             self._codecs[key] = (
                 self._graph_s(graph, target),
                 self._graph_s(restore, target),
@@ -318,101 +335,77 @@ class NetworkPricer:
         """Return the plan of a policy, nothing compressed."""
         problem = self._problem(1, GPIPE, Compression())
         order = clustered(problem) if name == BANDWIDTH else range(len(problem.units))
-        return self._plan(name, problem, even(problem, list(order)), plain=True)
+        return self._plan(name, problem, even(problem, list(order)))
 
-    def _plan(
-        self, name: str, problem: Problem, placed: Placed, *, plain: bool = False
-    ) -> NetworkPlan:
+    def _plan(self, name: str, problem: Problem, placed: Placed) -> NetworkPlan:
         """Return a plan; ratios of links follow from where layers are."""
-        compression = Compression() if plain else self.question.compression
-        bare = self._bare(problem)
-        pairs = zip(pairwise(placed.units), placed.ends[1:-1], strict=True)
-        cuts = [(a, b, cut) for (a, b), cut in pairs]
-        ratios = compression.ratios([bare.link_s(a, b, cut) for a, b, cut in cuts])
-        times = self._times(problem, placed, compression, ratios)
-        low, high = self._spread(problem, placed)
+        times = problem.stage_times(placed)
+        tables = [self._table_of(problem.units[unit]) for unit in placed.units]
+        low = [_slower(t, of.low) for t, of in zip(times, tables, strict=True)]
+        high = [_slower(t, of.high) for t, of in zip(times, tables, strict=True)]
         step = _step_s(problem, times)
         return NetworkPlan(
             name=name,
             problem=problem,
             placed=placed,
-            ratios=tuple(ratios),
+            ratios=tuple(problem.ratios(placed)),
             times=tuple(times),
             step_s=step,
-            low_s=_step_s(
-                problem, [_slower(t, f) for t, f in zip(times, low, strict=True)]
-            ),
-            high_s=_step_s(
-                problem, [_slower(t, f) for t, f in zip(times, high, strict=True)]
-            ),
+            low_s=_step_s(problem, low),
+            high_s=_step_s(problem, high),
+            energy_j=self._joules(problem, placed, times, step),
+            errors=self._errors(problem, placed, times),
         )
 
-    def _bare(self, problem: Problem) -> Problem:
-        """Return the problem with nothing compressed."""
-        table = self._table(self.question.network.nodes[0].target, self.samples)
-        return attrs.evolve(
-            problem, sent_bytes=np.array(table.sent_bytes(Compression()))
-        )
+    def _table_of(self, unit: Unit) -> LayerTable:
+        """Return what layers take on a GPU of a unit, for its part of a microbatch."""
+        target = self.question.network.nodes[unit.node].target
+        return self._table(target, self.samples // unit.gpus)
 
-    def _times(
+    def _joules(
         self,
         problem: Problem,
         placed: Placed,
-        compression: Compression,
-        ratios: Sequence[float],
-    ) -> list[StageTimes]:
-        """Return the times of stages, each link with its own ratio."""
-        times = problem.stage_times(placed)
-        if not compression.adaptive:
-            return times
-        table = self._table(self.question.network.nodes[0].target, self.samples)
-        for place, ratio in enumerate(ratios):
-            unit, after = placed.units[place], placed.units[place + 1]
-            cut = placed.ends[place + 1]
-            sent = table.sent_bytes(compression, ratio)[cut]
-            returns = bool(times[place].returned_s)
-            there, back = problem.link(unit, after), problem.link(after, unit)
-            times[place] = attrs.evolve(
-                times[place],
-                sent_s=there.seconds(sent),
-                returned_s=back.seconds(sent) if returns else 0.0,
-            )
-            if sent >= table.sent_bytes(Compression())[cut]:
-                self._send_whole(problem, placed, times, place)
-        return times
-
-    def _send_whole(
-        self, problem: Problem, placed: Placed, times: list[StageTimes], place: int
-    ) -> None:
-        """Take compressing and restoring away on both ends of a link."""
-        cut, trains = placed.ends[place + 1], bool(times[place].backward_s)
-        first, second = (
-            problem.units[unit].prices for unit in placed.units[place : place + 2]
-        )
-        both = (first.encode_s, first.decode_s), (second.decode_s, second.encode_s)
-        for number, (forward_s, backward_s) in zip(
-            (place, place + 1), both, strict=True
-        ):
-            stage = times[number]
-            times[number] = attrs.evolve(
-                stage,
-                forward_s=stage.forward_s - float(forward_s[cut]),
-                backward_s=stage.backward_s - float(backward_s[cut]) * trains,
-            )
-
-    def _spread(
-        self, problem: Problem, placed: Placed
-    ) -> tuple[list[float], list[float]]:
-        """Return the ends of the interval of each stage, as shares of its time."""
-        low: list[float] = []
-        high: list[float] = []
-        for number in placed.units:
+        times: Sequence[StageTimes],
+        step_s: float,
+    ) -> float | None:
+        """Return the joules of a step; None where the sheet of a node has no watts."""
+        found: list[float] = []
+        for number, stage in zip(placed.units, times, strict=True):
             unit = problem.units[number]
-            target = self.question.network.nodes[unit.node].target
-            table = self._table(target, self.samples // unit.gpus)
-            low.append(table.low)
-            high.append(table.high)
-        return low, high
+            table = self._table_of(unit)
+            if table.work_watts is None:
+                return None
+            worked = table.work_watts * stage.busy_s(problem.microbatches)
+            found.append(unit.gpus * (worked + table.lasting_watts * step_s))
+        return math.fsum(found)
+
+    def _errors(
+        self, problem: Problem, placed: Placed, times: Sequence[StageTimes]
+    ) -> TimeErrors:
+        """Return the errors of a step: those of a kind of GPU count once.
+
+        Each moves the step as much as stages on such GPUs do; links have none.
+        """
+        units = [problem.units[number] for number in placed.units]
+        kinds = [
+            (self.question.network.nodes[unit.node].target.name, unit.gpus)
+            for unit in units
+        ]
+        tables = dict(zip(kinds, map(self._table_of, units), strict=True))
+        step = _step_s(problem, times)
+        shared: dict[Hashable, float] = {}
+        for kind, table in tables.items():
+            moved = [
+                _slower(t, _NUDGE) if of == kind else t
+                for t, of in zip(times, kinds, strict=True)
+            ]
+            weight = math.log(_step_s(problem, moved) / step) / math.log(_NUDGE)
+            for key, sigma in table.errors.shared.items():
+                name = kind[0], key
+                shared[name] = shared.get(name, 0.0) + weight * sigma
+        alone = max(table.errors.alone for table in tables.values())
+        return TimeErrors(step, shared, alone)
 
     def layer_names(self) -> tuple[str, ...]:
         """Return the names of layers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
@@ -25,6 +26,7 @@ from perfc.tools.reports import (
     format_percent,
     format_quantity,
     format_us,
+    with_probabilities,
 )
 
 Json: TypeAlias = dict[str, Any]
@@ -62,16 +64,25 @@ class NetworkComparison(VerbResult):
     @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """What all verbs say of the plans."""
-        return tuple(
+        return self._plans
+
+    @functools.cached_property
+    def _plans(self) -> tuple[PricedPlan, ...]:
+        errors = [
+            plan.errors if self._row(plan)["fits"] else None for plan in self.found
+        ]
+        priced = [
             PricedPlan(
                 name=plan.name,
                 time_us=plan.step_s * _US,
                 time_us_p05=plan.low_s * _US,
                 time_us_p95=plan.high_s * _US,
+                energy_j=plan.energy_j,
                 peak_memory_bytes=max(plan.memory),
             )
             for plan in self.found
-        )
+        ]
+        return with_probabilities(priced, errors)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -199,10 +210,13 @@ class NetworkComparison(VerbResult):
             f"{network.gpus} GPUs, {asked.dtype}, {asked.runtime}"
         )
         notes = "\n".join(f"note: {text}" for text in self._remarks())
-        parts = [head, self._stages_text(), self._plans_text(), notes]
+        tables = map(columns_text, (self.stage_lines, self.plan_lines))
+        parts = [head, *tables, notes]
         return "\n\n".join(parts) + "\n"
 
-    def _stages_text(self) -> str:
+    @property
+    def stage_lines(self) -> list[tuple[str, ...]]:
+        """A heading, and a row for each stage of the chosen plan."""
         titles = ("stage", "node", "GPUs", "layers", "from", "time", "link", "ratio")
         rows: list[tuple[str, ...]] = [(*titles, "memory")]
         for number, stage in enumerate(self.stages(self.best)):
@@ -220,9 +234,11 @@ class NetworkComparison(VerbResult):
                     format_bytes(stage["memory_bytes"]),
                 )
             )
-        return columns_text(rows)
+        return rows
 
-    def _plans_text(self) -> str:
+    @property
+    def plan_lines(self) -> list[tuple[str, ...]]:
+        """A heading, and a row for each plan."""
         rows: list[tuple[str, ...]] = [
             ("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")
         ]
@@ -241,7 +257,7 @@ class NetworkComparison(VerbResult):
                     f"{base.step_s / plan.step_s:.2f}",
                 )
             )
-        return columns_text(rows)
+        return rows
 
 
 def _us(seconds: float | None) -> float | None:

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Target
-from perfc.costmodels.sheets import FIELDS
+from perfc.costmodels.sheets import FIELDS, is_of_time
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
 from perfc.tools.oracle import edits
@@ -56,6 +56,8 @@ def slopes_of_fields(solved: Solved) -> Iterator[Slope]:
     scratch, prices = Memory(), _Prices.of(solved)
     for name, value in {_SPEED: 1.0, **target.fields}.items():
         if isinstance(value, str) or not value or name.endswith(_NUMBERED):
+            continue
+        if not is_of_time(name):
             continue
         field = _Field(solved, scratch, name, value)
         found = _whole(field) if FIELDS[name].whole else prices.slope(field)

@@ -18,7 +18,7 @@ from perfc.passes.lowering import FuseOps, Recipe
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
 from perfc.passes.precision import ConvertDtype
-from perfc.tools.analysis import check_run
+from perfc.tools.analysis import check_run, laid_out
 from perfc.tools.models import Model, conversions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.memory import Memory, remembered
@@ -125,7 +125,7 @@ class Setting:
             overrides = {
                 name: str(target.fields[name])
                 for name, cited in target.sources.items()
-                if cited == "--set"
+                if cited == "--set" or cited.startswith("--price: ")
             }
         else:
             source = target
@@ -193,8 +193,9 @@ class Setting:
             overrides = {**self.overrides, **overrides}
             self.check_source()
         target = self.memory.target(source, overrides)
-        check_run(self.run.model, self.run.runtime, target)
-        run = attrs.evolve(self.run, target=target)
+        model = laid_out(self.run.model, target)
+        check_run(model, self.run.runtime, target)
+        run = attrs.evolve(self.run, model=model, target=target)
         return attrs.evolve(self, run=run, source=source, overrides=overrides, anew="")
 
     def check_source(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from html import escape
 
 import attrs
 
@@ -11,11 +10,26 @@ from perfc.costmodels.sheets import DRAM, find_tier
 from perfc.ir import PerfcError
 from perfc.planning.plans import size_text
 from perfc.planning.searches import search_tiers
+from perfc.tools.charts import interval_text, plan_bars
+from perfc.tools.pages import (
+    Axis,
+    Badge,
+    Chart,
+    Heading,
+    Part,
+    Preformatted,
+    Remarks,
+    Section,
+    Series,
+    Text,
+    page,
+    quantity_table,
+)
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.report import (
-    Lines,
     Placement,
     notes,
+    percent_text,
     plan_lines,
     scenario_parts,
     table_lines,
@@ -23,12 +37,8 @@ from perfc.tools.placing.report import (
     title,
 )
 from perfc.tools.placing.site import Site
-from perfc.tools.reports import PAGE_SCRIPT, PAGE_STYLE
-from perfc.tools.sweeping import Line, Point, Ruler, scatter
+from perfc.tools.reports import format_us
 
-_PLOT_STYLE = """
-.plot { max-width: 46em; } .grid { stroke: var(--line); stroke-width: .5; }
-"""
 _SIZES = 8
 """Sizes of the cache that are drawn, evenly up to its memory."""
 
@@ -44,64 +54,76 @@ def place_page(found: Placement, say: Callable[[str], None] = lambda _: None) ->
         say: Told what is being done: each size of the cache is a search.
 
     """
-    heading = escape(f"perfc place: {found.model}")
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{heading}</title><style>{PAGE_STYLE}{_PLOT_STYLE}</style></head>",
-        f"<body><h1>{heading}</h1>",
-        *(f"<p>{escape(line)}</p>" for line in title(found).splitlines()),
-        *_table(plan_lines(found)),
-        *(f"<p>{escape(line)}</p>" for line in notes(found)),
-        *_over_cache(found, say),
-        f"<h2>Tiers under {escape(found.best.name)}</h2>",
-        *_table(tier_lines(found.best)),
-        f"<h2>Tables under {escape(found.best.name)}</h2>",
-        *_table(table_lines(found.best, _ALL)),
+    best = found.best
+    plans = [
+        plan_bars(found.plans, "Time of a query under each plan"),
+        quantity_table(plan_lines(found), "Plans"),
+        *map(Text, notes(found)),
     ]
-    if found.scenario is not None:
-        parts += [
-            f"<pre>{escape(part)}</pre>" for part in scenario_parts(found.scenario)
-        ]
-    told = (f"{one.level.value}: {one.message}" for one in found.diagnostics)
-    parts += ["<h2>Remarks</h2><ul>", *(f"<li>{escape(t)}</li>" for t in told)]
-    return "\n".join([*parts, f"</ul><script>{PAGE_SCRIPT}</script></body></html>\n"])
+    tiers = quantity_table(tier_lines(best), "Tiers")
+    tables = quantity_table(table_lines(best, _ALL), "Tables", search=True)
+    parts: list[Part] = [
+        _heading(found),
+        Remarks(found.diagnostics),
+        Section("Plans", plans),
+        *_over_cache(found, say),
+        Section(f"Tiers under {best.name}", [tiers]),
+        Section(f"Tables under {best.name}", [tables]),
+    ]
+    if (scenario := found.scenario) is not None:
+        stated = [*map(Preformatted, scenario_parts(scenario))]
+        parts.append(Section(f"Scenario {scenario.name}", stated))
+    return page(f"perfc place: {found.model}", parts)
 
 
-def _table(lines: Lines) -> Iterator[str]:
-    heading, *rows = lines
-    cells = "".join(f"<th>{escape(cell)}</th>" for cell in heading)
-    yield f'<table class="nodes"><thead><tr>{cells}</tr></thead><tbody>'
-    for row in rows:
-        yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-    yield "</tbody></table>"
+def _heading(found: Placement) -> Heading:
+    best, asked = found.best, title(found).replace("\n", ". ").removesuffix(".")
+    first, *others = asked.split(". ")
+    what = first.partition(": ")[2] or first
+    saving, priced = found.saving, found.plans[found.ranked.index(best)]
+    badges: list[Badge] = [
+        ("fits", "good") if best.fits else ("does not fit", "bad"),
+        (f"bound by {best.rates.bound}", ""),
+    ]
+    if saving is not None:
+        stated = ", as the scenario states" if found.scenario is not None else ""
+        saved = f"{percent_text(saving)} of the power saved{stated}"
+        badges.insert(0, (saved, "good" if saving > 0 else ""))
+    return Heading(
+        f"Tables of {found.model} in tiers of memory",
+        asked=(what, *others),
+        answer=format_us(best.time_s * US),
+        label=f"A query under {best.name}:",
+        remark=interval_text(priced),
+        badges=badges,
+    )
 
 
-def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[str]:
+def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
     """Draw what each size of the cache saves; of unknown watts, what a query takes."""
     plans = [*cached_plans(found, say)]
     if not plans:
         return
     savings = [found.saving_of(plan) for _, plan in plans]
-    known = [saving for saving in savings if saving is not None]
+    known = [100 * saving for saving in savings if saving is not None]
     is_saving = len(known) == len(plans)
-    what = "power saved, %" if is_saving else "time of a query, us"
-    values = [
-        100 * (found.saving_of(plan) or 0.0) if is_saving else plan.time_s * US
-        for _, plan in plans
+    values = known if is_saving else [plan.time_s * US for _, plan in plans]
+    what = "Power saved" if is_saving else "Time of a query"
+    axis = Axis("power saved", "%") if is_saving else Axis("time of a query", "us")
+    sizes = [size for size, _ in plans]
+    names = ", ".join(tier.name for tier in found.best.setting.tiers)
+    text = (
+        "Each point is the best placement with a cache of that size, which tables in "
+        f"DRAM have no room of; tiers: {names}."
+    )
+    if is_saving and found.scenario is not None:
+        text += " Watts are those of the sheets, not the scenario's."
+    series = [
+        Series(found.best.name, sizes, values, drawn="line", label="end"),
+        Series("placements", sizes, values),
     ]
-    sizes = [size / 1e9 for size, _ in plans]
-    names = [tier.name for tier in found.best.setting.tiers]
-    yield f"<h2>{what.partition(',')[0].capitalize()} over the size of the cache</h2>"
-    yield '<p class="note">The best placement of each size, which tables in DRAM have '
-    yield f"no room of; tiers: {escape(', '.join(names))}.</p>"
-    across = Ruler("cache, GB", sizes, "{:.3g}".format)
-    up = Ruler(what, values, "{:.4g}".format)
-    points = [
-        Point(x, y, 0, f"{x:.3g} GB: {y:.4g}")
-        for x, y in zip(sizes, values, strict=True)
-    ]
-    line = Line([*zip(sizes, values, strict=True)], 0)
-    yield from scatter(across, up, points, [line], [found.best.name])
+    chart = Chart(Axis("size of the cache", "B"), axis, series, text)
+    yield Section(f"{what} over the size of the cache", [chart])
 
 
 def cached_plans(

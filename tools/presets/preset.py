@@ -20,6 +20,7 @@ from perfc.ir.support import brief, path_text
 from perfc.passes.pipeline_spec import format_value, read_pipeline
 from perfc.tools.given import check_known, closest, read_field
 from perfc.tools.request import OPTIONS, Request
+from perfc.tools.sheet_options import SHEET_OPTIONS, with_sheet_options
 
 _Table: TypeAlias = Mapping[str, object]
 _Sourced: TypeAlias = tuple[object, str]
@@ -42,7 +43,7 @@ FIELDS: Mapping[str, str] = {
 }
 """The field of a request for each key."""
 
-_KEYS = (*FIELDS, _SET, _OPTIONS_OF, _SOURCES, *_TEXTS)
+_KEYS = (*FIELDS, *SHEET_OPTIONS, _SET, _OPTIONS_OF, _SOURCES, *_TEXTS)
 
 
 @attrs.frozen(kw_only=True)
@@ -186,6 +187,13 @@ class _Reader:
         for field, value in _leaves(self._table(_SET)):
             found, source = self._sourced(f"{_SET}.{field}", value)
             yield field, (read_field(f"{_SET}.{field}", found), source)
+        for key, known in SHEET_OPTIONS.items():
+            if key in self.document:
+                found, source = self._sourced(key, self.document[key])
+                if known.takes_file and isinstance(found, str):
+                    found = self._placed(found)
+                text = with_sheet_options({}, {key: found})[known.field]
+                yield known.field, (text, source)
 
     def _options_of(self, name: str, table: object) -> Iterator[tuple[str, _Sourced]]:
         where = f"{_OPTIONS_OF}.{name}"

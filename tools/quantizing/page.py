@@ -5,42 +5,93 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from html import escape
 
+from perfc.tools.charts import interval_text, plan_bars, time_and_memory
+from perfc.tools.pages import (
+    Axis,
+    Chart,
+    Heading,
+    Part,
+    Remarks,
+    Section,
+    Series,
+    page,
+    quantity_table,
+)
 from perfc.tools.quantizing.report import Quantization, frontier_table, plan_table
-from perfc.tools.reports import PAGE_STYLE
+from perfc.tools.reports import format_us
 
 Table = Sequence[Sequence[str]]
 
 
 def quantized_page(found: Quantization) -> str:
     """Return the page; it loads nothing from anywhere."""
-    title = escape(f"perfc quantize: {found.best.report.model.name}")
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{title}</title><style>{PAGE_STYLE}</style></head><body>",
-        f"<h1>{title}</h1><p>on {escape(found.target.name)}</p>",
-        *_html_table(plan_table(found)),
+    usable = found.target.device.memory.usable_bytes
+    chart = time_and_memory(found.plans, usable)
+    parts: list[Part] = [
+        _heading(found),
+        Remarks(found.diagnostics),
+        Section(
+            "Plans",
+            [
+                plan_bars(found.plans, "Time of a step under each plan"),
+                quantity_table(plan_table(found), "Plans"),
+                *([] if chart is None else [chart]),
+            ],
+        ),
+        *_frontier(found),
     ]
-    if found.frontier:
-        parts += ["<h2>Time against loss</h2>"]
-        parts += _html_table(frontier_table(found.frontier))
     if kept := found.best.kept:
-        parts += ["<h2>Kept</h2>"]
-        listed = [(one.name, one.dtype, one.reason) for one in kept]
-        parts += _html_table([("op", "type", "reason"), *listed])
-    told = [f"{one.level.value}: {one.message}" for one in found.diagnostics]
-    if told:
-        parts += ["<h2>Remarks</h2><ul>", *(f"<li>{escape(t)}" for t in told), "</ul>"]
-    return "\n".join([*parts, "</body></html>\n"])
+        lines = [("op", "type", "reason"), *((k.name, k.dtype, k.reason) for k in kept)]
+        listed = quantity_table(lines, "Kept ops", search=True)
+        parts.append(Section("Kept as they are", [listed]))
+    return page(f"perfc quantize: {found.best.report.model.name}", parts)
 
 
-def _html_table(rows: Table) -> Iterator[str]:
-    yield "<table>"
-    for number, row in enumerate(rows):
-        cell = "td" if number else "th"
-        yield "<tr>" + "".join(f"<{cell}>{escape(text)}" for text in row) + "</tr>"
-    yield "</table>"
+def _heading(found: Quantization) -> Heading:
+    best, report, original = found.best, found.best.report, found.original.report
+    batch = report.model.batch
+    change = 100 * (report.time_us / original.time_us - 1)
+    return Heading(
+        f"{report.model.name} in fewer bits on {found.target.name}",
+        asked=(
+            report.runtime,
+            *(() if batch is None else (f"batch {batch:,}",)),
+            f"{best.casts:,} casts",
+        ),
+        answer=format_us(report.time_us),
+        label=f"Step of {best.name}:",
+        remark=interval_text(found.plans[0]),
+        badges=[
+            (f"{change:+.1f} % against the original", "good" if change < 0 else "bad"),
+            ("fits in memory", "good") if best.fits else ("does not fit", "bad"),
+            (f"bound by {report.bound}", ""),
+        ],
+    )
+
+
+def _frontier(found: Quantization) -> Iterator[Part]:
+    points = found.frontier
+    if not points:
+        return
+    x, y = [one.loss for one in points], [one.time_us for one in points]
+    notes = [
+        f"loss {one.loss:g}: {format_us(one.time_us)}, {one.quantized} quantized"
+        for one in points
+    ]
+    series = [
+        Series("fastest plan of each loss", x, y, drawn="steps"),
+        Series("plans", x, y, notes=notes),
+    ]
+    if found.budget is not None and found.loss is not None:
+        ends = [found.budget, found.budget], [min(y), max(y)]
+        series.append(Series("budget", *ends, drawn="dashes", color=-1))
+        mine = [found.loss], [found.best.report.time_us]
+        series.append(Series(found.best.name, *mine, color=1))
+    text = "No plan of less loss is faster than the line."
+    chart = Chart(Axis("loss"), Axis("time of a step", "us"), series, text)
+    table = quantity_table(frontier_table(points), "Frontier")
+    yield Section("Time against loss", [chart, table])
 
 
 def quantized_markdown(found: Quantization) -> str:

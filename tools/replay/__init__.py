@@ -9,12 +9,14 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.replay.kernel_prices import TracePrices, trace_prices
     from perfc.tools.replay.message_prices import collective_prices, with_waits
+    from perfc.tools.replay.page import replay_page
     from perfc.tools.replay.recorded_ops import trace_ops
     from perfc.tools.replay.replay import profile_seconds, replay_alone, replay_joint
     from perfc.tools.replay.replay_report import replay_json, replay_text
     from perfc.tools.replay.rescale import Method, Rescaling
     from perfc.tools.replay.rescale_report import rescale_json, rescale_text
-    from perfc.tools.replay.steps_option import Steps, check_steps
+    from perfc.tools.replay.step_times import MeasuredStep, measured_steps
+    from perfc.tools.replay.steps_option import check_steps
     from perfc.tools.replay.trace_files import read_recorded, read_traces
     from perfc.tools.replay.trace_target import measured_on, target_of_trace
 else:
@@ -25,29 +27,33 @@ else:
             "message_prices": ("collective_prices", "with_waits"),
             "recorded_ops": ("trace_ops",),
             "replay": ("profile_seconds", "replay_alone", "replay_joint"),
+            "page": ("replay_page",),
             "replay_report": ("replay_json", "replay_text"),
             "rescale": ("Method", "Rescaling"),
             "rescale_report": ("rescale_json", "rescale_text"),
-            "steps_option": ("Steps", "check_steps"),
+            "step_times": ("MeasuredStep", "measured_steps"),
+            "steps_option": ("check_steps",),
             "trace_files": ("read_recorded", "read_traces"),
             "trace_target": ("measured_on", "target_of_trace"),
         },
     )
 
 __all__ = [
+    "MeasuredStep",
     "Method",
     "Rescaling",
-    "Steps",
     "TracePrices",
     "check_steps",
     "collective_prices",
     "measured_on",
+    "measured_steps",
     "profile_seconds",
     "read_recorded",
     "read_traces",
     "replay_alone",
     "replay_joint",
     "replay_json",
+    "replay_page",
     "replay_text",
     "rescale_json",
     "rescale_text",

@@ -13,7 +13,6 @@ import attrs
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.replay.replay import Replayed
-from perfc.tools.reports import columns_text
 
 MODULE, SOURCE = "module", "source"
 
@@ -105,8 +104,8 @@ def places_json(one: Replayed) -> dict[str, Any]:
     }
 
 
-def places_text(replayed: Sequence[Replayed]) -> str:
-    """Return a table of the longest modules, those alike together; else of lines."""
+def places_lines(replayed: Sequence[Replayed]) -> list[tuple[str, ...]]:
+    """Return a heading, and the longest modules, those alike together; else lines."""
     for key in (MODULE, SOURCE):
         alike: dict[str, PlaceTime] = defaultdict(PlaceTime)
         counts: dict[str, set[str]] = defaultdict(set)
@@ -117,12 +116,12 @@ def places_text(replayed: Sequence[Replayed]) -> str:
                 counts[name].add(place)
         if {*alike} - {ELSEWHERE}:
             return _table(key, _longest_first(alike), counts)
-    return ""
+    return []
 
 
 def _table(
     key: str, times: Mapping[str, PlaceTime], counts: Mapping[str, Collection[str]]
-) -> str:
+) -> list[tuple[str, ...]]:
     total_us = math.fsum(time.device_us for time in times.values())
     several = key == MODULE
     header = (key, *(("n",) if several else ()), "launches", "device", "share", "host")
@@ -148,7 +147,7 @@ def _table(
                 f"{time.host_us / 1e3:,.2f} ms",
             )
         )
-    return columns_text(rows)
+    return rows
 
 
 def _alike(module: str) -> str:

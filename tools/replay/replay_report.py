@@ -6,15 +6,15 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfc.fitting.trace_host import HostTime
 from perfc.ir import Diagnostic
 from perfc.tools.replay.kernel_prices import TracePrices
 from perfc.tools.replay.replay import Replayed
-from perfc.tools.replay.replay_places import places_json, places_text
-from perfc.tools.replay.trace_prices_report import kernels_json, kernels_text
+from perfc.tools.replay.replay_places import places_json, places_lines
+from perfc.tools.replay.trace_prices_report import kernel_lines, kernels_json
 from perfc.tools.reports import columns_text
 
 SCHEMA = "perfc.replay/1"
@@ -64,7 +64,7 @@ def replay_json(
         "schema": SCHEMA,
         "traces": traces,
         "overheads": _overheads(times),
-        "diagnostics": [diagnostic_json(d) for d in _diagnostics(replayed, predicted)],
+        "diagnostics": [diagnostic_json(d) for d in remarks(replayed, predicted)],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -132,13 +132,12 @@ def _statistics(times: Sequence[HostTime]) -> dict[str, Any]:
     }
 
 
-def _diagnostics(
+def remarks(
     replayed: Sequence[Replayed], predicted: Sequence[TracePrices] = ()
-) -> Iterator[Diagnostic]:
-    for one in replayed:
-        yield from one.recorded.diagnostics
-    for prices in predicted:
-        yield from prices.diagnostics
+) -> list[Diagnostic]:
+    """Return remarks on traces, and on prices of their kernels."""
+    found = [remark for one in replayed for remark in one.recorded.diagnostics]
+    return [*found, *(remark for prices in predicted for remark in prices.diagnostics)]
 
 
 def diagnostic_json(found: Diagnostic) -> dict[str, str]:
@@ -165,17 +164,20 @@ def replay_text(
 
     """
     blocks = [
-        _traces_text(replayed),
-        *map(kernels_text, predicted),
-        places_text(replayed),
+        columns_text(trace_lines(replayed)),
+        *(columns_text(kernel_lines(prices)) for prices in predicted),
+        columns_text(places_lines(replayed)),
         _idle_text(replayed),
-        _overheads_text(times),
+        columns_text(overhead_lines(times)),
     ]
-    notes = [found.line for found in _diagnostics(replayed, predicted)]
+    if len(longest := longest_lines(times)) > 1:
+        blocks.append(columns_text(longest))
+    notes = [found.line for found in remarks(replayed, predicted)]
     return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 
 
-def _traces_text(replayed: Sequence[Replayed]) -> str:
+def trace_lines(replayed: Sequence[Replayed]) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each trace and each of its steps."""
     header = ("trace", "step", "measured", "simulated", "error", "GPU active", "comm")
     rows: list[tuple[str, ...]] = [header]
     for one in replayed:
@@ -202,7 +204,7 @@ def _traces_text(replayed: Sequence[Replayed]) -> str:
             )
             for step in one.steps
         ]
-    return columns_text(rows)
+    return rows
 
 
 def _times(measured_us: float, simulated_us: float, error: float) -> tuple[str, ...]:
@@ -226,7 +228,8 @@ def _idle_text(replayed: Sequence[Replayed]) -> str:
     return columns_text(rows)
 
 
-def _overheads_text(times: Sequence[HostTime]) -> str:
+def overhead_lines(times: Sequence[HostTime]) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each kind of host time and of stall."""
     found = _overheads(times)
     rows: list[tuple[str, ...]] = [("overhead", "n", "mean", "spread", "")]
     for kind in _KINDS:
@@ -237,13 +240,11 @@ def _overheads_text(times: Sequence[HostTime]) -> str:
     for cause, row in found["stalls"].items():
         total = f"{row['total_us'] / 1e3:,.2f} ms in all"
         rows.append(("stall", f"{row['n']:,}", "", "", f"{cause}: {total}"))
-    longest = _longest(times)
-    table = columns_text(rows)
-    return f"{table}\n\n{columns_text(longest)}" if len(longest) > 1 else table
+    return rows
 
 
-def _longest(times: Sequence[HostTime]) -> list[tuple[str, ...]]:
-    """Return the ops whose overheads take longest, all together."""
+def longest_lines(times: Sequence[HostTime]) -> list[tuple[str, ...]]:
+    """Return a heading, and the ops whose overheads take longest, all together."""
     ops: dict[str, list[HostTime]] = defaultdict(list)
     for time in times:
         if time.stall is None and _BY_NAME.get(time.kind) == "per_op":

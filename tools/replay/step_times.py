@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 
 import attrs
 
-from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
+from perfc.ir.support import brief
 from perfc.traces import Recorded
 
 
@@ -34,6 +36,64 @@ class StepTimes:
     def error(self) -> float:
         """Simulated / measured - 1."""
         return relative_error(self.measured_us, self.simulated_us)
+
+
+@attrs.frozen(eq=False)
+class MeasuredStep:
+    """An iteration of a trace, as measured.
+
+    Attributes:
+        name: As `ProfilerStep#7`.
+        number: Its number; -1 of a trace that tells no steps.
+        begin_us: When it began.
+        end_us: When host and device were done with it.
+        tasks: Its tasks, those of the device by the call that issued them.
+
+    """
+
+    __repr__ = brief
+    name: str
+    number: int
+    begin_us: float
+    end_us: float
+    tasks: Sequence[int]
+
+    @property
+    def us(self) -> float:
+        """How long it took."""
+        return self.end_us - self.begin_us
+
+
+def measured_steps(recorded: Recorded) -> list[MeasuredStep]:
+    """Return the steps of a trace, cut as `step_times` does; all of it if it has none.
+
+    Of several processes, those of the one that the steps are of.
+    """
+    marks, graph = recorded.steps, recorded.graph
+    if not marks:
+        end_us = recorded.begin_us + recorded.measured_us
+        every = range(len(graph))
+        return [MeasuredStep("all", -1, recorded.begin_us, end_us, every)]
+    borders = [*(mark.first for mark in marks), marks[-1].last + 1]
+    seen_us = [*(mark.start_us for mark in marks), marks[-1].end_us]
+    cuts_us = _cuts(recorded, borders, seen_us, recorded.end_us)
+    number = [bisect_right(borders, task) - 1 for task in range(len(graph))]
+    process = _process(recorded, borders[0])
+    tasks: list[list[int]] = [[] for _ in marks]
+    for task, issue in enumerate(graph.issue):
+        on_host = graph.kind[task] in HOST_KINDS
+        host = task if on_host else issue
+        if host >= 0 and _process(recorded, host) != process:
+            continue
+        step = number[task if host < 0 else host]
+        if 0 <= step < len(marks):
+            tasks[step].append(task)
+    return [
+        MeasuredStep(mark.name, mark.number, begin_us, end_us, own)
+        for mark, (begin_us, end_us), own in zip(
+            marks, pairwise(cuts_us), tasks, strict=True
+        )
+    ]
 
 
 def relative_error(measured_us: float, simulated_us: float) -> float:

@@ -1,41 +1,14 @@
-"""The option `--steps A:B` of verbs that read traces."""
+"""Steps that the option `--steps A:B` asks for, and those that a trace has."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import click
 
 from perfc.ir import PerfcError
 
 if TYPE_CHECKING:
     from perfc.traces import Recorded
-
-_STEPS = re.compile(r"(\d{1,18})(?::(\d{1,18}))?$")
-
-
-class Steps(click.ParamType[range]):
-    """`A:B`, both included, or one number."""
-
-    name = "A:B"
-
-    def convert(
-        self,
-        value: str | range,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> range:
-        """Read a range."""
-        if isinstance(value, range):
-            return value
-        found = _STEPS.match(value)
-        if found is None or int(found[2] or found[1]) < int(found[1]):
-            self.fail(
-                f"{value!r}; expected A:B, as 1009:1011, or one number", param, ctx
-            )
-        return range(int(found[1]), int(found[2] or found[1]) + 1)
 
 
 def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:

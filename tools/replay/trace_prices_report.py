@@ -10,7 +10,6 @@ import attrs
 
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.replay.kernel_prices import By, TracePrices
-from perfc.tools.reports import columns_text
 
 _MEANING: Mapping[By, str] = {
     By.MODEL: "priced by a cost model of their op",
@@ -71,8 +70,8 @@ def kernels_json(prices: TracePrices) -> dict[str, Any]:
     }
 
 
-def kernels_text(prices: TracePrices) -> str:
-    """Return a table of the same."""
+def kernel_lines(prices: TracePrices) -> list[tuple[str, ...]]:
+    """Return a table of the same: a heading, and rows."""
     sums = _sums(prices)
     total_us = math.fsum(s.measured_us for s in sums.values()) or 1.0
     header = (f"kernels on {prices.target.name}", "share", "measured", "predicted")
@@ -89,4 +88,4 @@ def kernels_text(prices: TracePrices) -> str:
                 _MEANING[by],
             )
         )
-    return columns_text(rows)
+    return rows

@@ -8,12 +8,12 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
+        Comparison,
         compared,
         comparison_rows,
-        comparison_text,
+        sort_key,
     )
     from perfc.tools.reports.exporter import Exporter, find_exporter
-    from perfc.tools.reports.memory import memory_timeline
     from perfc.tools.reports.nodes import NODE_KEYS
     from perfc.tools.reports.numbers import (
         format_bytes,
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
         format_share,
         format_us,
     )
-    from perfc.tools.reports.page_style import PAGE_SCRIPT, PAGE_STYLE
+    from perfc.tools.reports.page_head import (
+        answer,
+        basis,
+        breakdown,
+        cards,
+        report_head,
+    )
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
         plan_of,
@@ -40,9 +46,8 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("compared", "comparison_rows", "comparison_text"),
+            "comparison": ("Comparison", "compared", "comparison_rows", "sort_key"),
             "exporter": ("Exporter", "find_exporter"),
-            "memory": ("memory_timeline",),
             "nodes": ("NODE_KEYS",),
             "numbers": (
                 "format_bytes",
@@ -51,7 +56,7 @@ else:
                 "format_share",
                 "format_us",
             ),
-            "page_style": ("PAGE_SCRIPT", "PAGE_STYLE"),
+            "page_head": ("answer", "basis", "breakdown", "cards", "report_head"),
             "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
@@ -68,9 +73,8 @@ __all__ = [
     "LIMITS",
     "NODE_KEYS",
     "OUT_OF_MEMORY",
-    "PAGE_SCRIPT",
-    "PAGE_STYLE",
     "RESULT_FORMATS",
+    "Comparison",
     "Exporter",
     "PricedPlan",
     "Report",
@@ -78,11 +82,14 @@ __all__ = [
     "Sensitivity",
     "Slope",
     "VerbResult",
+    "answer",
+    "basis",
+    "breakdown",
     "bubble_s",
+    "cards",
     "columns_text",
     "compared",
     "comparison_rows",
-    "comparison_text",
     "detail_of",
     "device_limits",
     "find_exporter",
@@ -95,9 +102,10 @@ __all__ = [
     "format_us",
     "kernel_limit",
     "lone_id",
-    "memory_timeline",
     "node_id",
     "plan_of",
     "print_analysis",
+    "report_head",
+    "sort_key",
     "with_probabilities",
 ]

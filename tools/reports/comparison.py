@@ -1,10 +1,15 @@
-"""Reports of one model on several targets, beside each other."""
+"""Reports of models on targets, beside each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import attrs
 
 from perfc.passes.timing import TimeErrors, probability_shorter
+from perfc.tools.given import check_known
 from perfc.tools.reports.numbers import (
     format_bytes,
     format_percent,
@@ -15,21 +20,209 @@ from perfc.tools.reports.priced_plan import PricedPlan, plan_of, with_probabilit
 from perfc.tools.reports.report import OUT_OF_MEMORY, Report
 from perfc.tools.reports.texts import columns_text
 
-_HEADING = (
-    *("target", "time", "90 % interval", "device alone", "GPU busy", "bound by"),
-    *("memory", "samples/s", "samples/J", "$/M samples", "faster than the first"),
+Json: TypeAlias = dict[str, Any]
+
+_LINE = 96
+
+_BEST_HIGH = frozenset(
+    {"fits", "samples_per_s", "samples_per_j", "busy_share", "probability_faster"}
+)
+"""Numbers of which more is better."""
+
+
+@attrs.frozen
+class Column:
+    """A column as people read it.
+
+    Attributes:
+        heading: Above it.
+        side: Where its cells stand, `l` or `r`.
+        cell: The text of an entry.
+
+    """
+
+    heading: str
+    side: str
+    cell: Callable[[Json], str]
+
+
+def _or_dash(key: str, written: Callable[[Any], str]) -> Callable[[Json], str]:
+    return lambda entry: "-" if entry[key] is None else written(entry[key])
+
+
+def _interval(entry: Json) -> str:
+    return f"{format_us(entry['time_us_p05'])} to {format_us(entry['time_us_p95'])}"
+
+
+def _memory(entry: Json) -> str:
+    return format_bytes(entry["peak_memory_bytes"]) + (
+        "" if entry["fits"] else ", too much"
+    )
+
+
+def _rate(amount: float) -> str:
+    return format_quantity(amount, "").strip()
+
+
+_MODEL, _CARBON = "model", "CO2e/M samples"
+"""Headings of columns that not every comparison has."""
+
+_COLUMNS = (
+    Column(_MODEL, "l", lambda entry: str(entry["model"])),
+    Column("target", "l", lambda entry: str(entry["target"])),
+    Column("time", "r", lambda entry: format_us(entry["time_us"])),
+    Column("90 % interval", "l", _interval),
+    Column("device alone", "r", _or_dash("device_only_us", format_us)),
+    Column("GPU busy", "r", lambda entry: format_percent(entry["busy_share"])),
+    Column("bound by", "l", lambda entry: str(entry["bound"])),
+    Column("memory", "r", _memory),
+    Column("samples/s", "r", _or_dash("samples_per_s", _rate)),
+    Column("samples/J", "r", _or_dash("samples_per_j", _rate)),
+    Column(
+        "$/M samples", "r", _or_dash("usd_per_million_samples", lambda n: f"{n:,.4g}")
+    ),
+    Column(
+        _CARBON,
+        "r",
+        _or_dash("gco2e_per_million_samples", lambda n: f"{n:,.4g} g"),
+    ),
+    Column(
+        "faster than the first", "r", _or_dash("probability_faster", format_percent)
+    ),
 )
 
 
-def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
-    """Return the targets as plans, with how probable it is that each is the fastest.
+_OF_SUMMARY = (
+    *("time_us", "time_us_p05", "time_us_p95", "device_only_us", "bound"),
+    *("peak_memory_bytes", "samples_per_s", "samples_per_j"),
+    *("usd_per_million_samples", "gco2e_per_million_samples"),
+)
 
-    Args:
-        reports: Of one model, one a target.
+KEYS = (
+    *("target", "model", "time_us", "time_us_p05", "time_us_p95", "device_only_us"),
+    *("busy_share", "bound", "peak_memory_bytes", "fits", "samples_per_s"),
+    *("samples_per_j", "usd_per_million_samples", "gco2e_per_million_samples"),
+    "probability_faster",
+)
+"""Keys of entries, in the order of a file's columns."""
+
+
+@attrs.frozen(eq=False)
+class Comparison:
+    """Models on targets, beside each other.
+
+    Attributes:
+        reports: One for each pair, in the order in which they are shown.
 
     """
-    plans = [plan_of(report.target.name, report) for report in reports]
-    return with_probabilities(plans, [_errors(report) for report in reports])
+
+    reports: Sequence[Report]
+
+    @functools.cached_property
+    def entries(self) -> list[Json]:
+        """A row for each report, by keys that carry their unit; null is unknown.
+
+        `probability_faster` is that of taking less time than the first of them.
+        """
+        return [_entry(report, self.reports[0]) for report in self.reports]
+
+    @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """The reports as plans, with how probable it is that each is the fastest."""
+        several = _has_several_models(self.entries)
+        named = [(_name(report, several=several), report) for report in self.reports]
+        plans = [plan_of(name, report) for name, report in named]
+        return with_probabilities(plans, [_errors(report) for report in self.reports])
+
+    def sorted(self, key: str, *, largest_first: bool) -> Comparison:
+        """Return it in the order of a key; those without a number are the last.
+
+        Args:
+            key: One of `KEYS`; those that are equal stay in their order.
+            largest_first: Whether the largest number comes first.
+
+        """
+        pairs = list(zip(self.entries, self.reports, strict=True))
+        known = [pair for pair in pairs if pair[0][key] is not None]
+        unknown = [report for entry, report in pairs if entry[key] is None]
+        known.sort(key=lambda pair: pair[0][key], reverse=largest_first)
+        return Comparison([*(report for _, report in known), *unknown])
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that its entries need."""
+        has_carbon = any(report.target.g_per_kwh is not None for report in self.reports)
+        hidden = {
+            _MODEL: not _has_several_models(self.entries),
+            _CARBON: not has_carbon,
+        }
+        return [one for one in _COLUMNS if not hidden.get(one.heading)]
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table, a heading first."""
+        columns = self.columns
+        rows = [tuple(one.cell(entry) for one in columns) for entry in self.entries]
+        return [tuple(one.heading for one in columns), *rows]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sources of prices, and what carbon is of, a line for each.
+
+        Long citations end before the place of what they cite: the sheet has the rest.
+        """
+        return list(dict.fromkeys(_notes(self.reports)))
+
+    def __str__(self) -> str:
+        return "\n".join([columns_text(self.rows), *self.notes])
+
+
+def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
+    """Return reports as plans, with how probable it is that each is the fastest.
+
+    Args:
+        reports: Of models on targets.
+
+    """
+    return Comparison(reports).plans
+
+
+def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
+    """Return the cells of a comparison, a heading first.
+
+    Args:
+        reports: Of models on targets.
+
+    """
+    return Comparison(reports).rows
+
+
+def sort_key(text: str) -> tuple[str, bool]:
+    """Read the value of `--sort`: one of `KEYS`, after `-` for the worst first.
+
+    Returns:
+        The key, and whether its largest number comes first.
+
+    Raises:
+        UsageError: it is no such key.
+
+    """
+    key = text.removeprefix("-")
+    check_known("--sort", key, KEYS)
+    return key, (key in _BEST_HIGH) is not text.startswith("-")
+
+
+def _has_several_models(entries: Sequence[Json]) -> bool:
+    return len({entry["model"] for entry in entries}) > 1
+
+
+def _model(report: Report) -> str:
+    return report.called or report.model.name
+
+
+def _name(report: Report, *, several: bool) -> str:
+    target = report.target.name
+    return f"{_model(report)} on {target}" if several else target
 
 
 def _errors(report: Report) -> TimeErrors | None:
@@ -40,43 +233,32 @@ def _is_too_large(report: Report) -> bool:
     return any(remark.code == OUT_OF_MEMORY for remark in report.diagnostics)
 
 
-def comparison_text(reports: Sequence[Report]) -> str:
-    """Return a table, a row a target, in the order that was asked for.
-
-    Args:
-        reports: Of one model, one a target.
-
-    """
-    return columns_text(comparison_rows(reports))
-
-
-def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    """Return the cells of `comparison_text`, a heading first.
-
-    Args:
-        reports: Of one model, one a target.
-
-    """
-    return [_HEADING, *(_row(report, reports[0]) for report in reports)]
-
-
-def _row(report: Report, first: Report) -> tuple[str, ...]:
+def _entry(report: Report, first: Report) -> Json:
     summary = report.summary
-    low_us, high_us = report.interval_us
-    alone_us, rate = summary["device_only_us"], summary["samples_per_s"]
-    per_j, usd = summary["samples_per_j"], summary["usd_per_million_samples"]
     chance = probability_shorter(report.errors, first.errors)
-    return (
-        report.target.name,
-        format_us(report.time_us),
-        f"{format_us(low_us)} to {format_us(high_us)}",
-        "-" if alone_us is None else format_us(alone_us),
-        format_percent(summary["gpu_active_us"] / report.time_us),
-        report.bound,
-        format_bytes(report.memory_use.peak_bytes)
-        + (", too much" if _is_too_large(report) else ""),
-        "-" if rate is None else format_quantity(rate, "").strip(),
-        "-" if per_j is None else format_quantity(per_j, "").strip(),
-        "-" if usd is None else f"{usd:,.4g}",
-        "-" if report is first else format_percent(chance),
-    )
+    entry = {
+        "model": _model(report),
+        "target": report.target.name,
+        **{key: summary[key] for key in _OF_SUMMARY},
+        "busy_share": summary["gpu_active_us"] / report.time_us,
+        "fits": not _is_too_large(report),
+        "probability_faster": None if report is first else chance,
+    }
+    return {key: entry[key] for key in KEYS}
+
+
+def _shortened(citation: str) -> str:
+    return citation if len(citation) <= _LINE else citation.partition(" (")[0]
+
+
+def _notes(reports: Sequence[Report]) -> Iterator[str]:
+    for report in reports:
+        target = report.header["target"]
+        usd, source = target["usd_per_hour"], target["price_source"]
+        if usd is not None:
+            said = "as given" if source == "--set" else _shortened(str(source))
+            yield f"price of {target['name']}: {usd:,.4g} USD an hour a GPU; {said}"
+    for report in reports:
+        if report.target.g_per_kwh is not None:
+            grams = f"{report.target.g_per_kwh:,.4g} g/kWh"
+            yield f"CO2e at {grams}, of the energy of GPUs, or of nodes by their sheets"

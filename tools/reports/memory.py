@@ -1,4 +1,4 @@
-"""The `memory` of a report, and memory over time."""
+"""The `memory` of a report."""
 
 from __future__ import annotations
 
@@ -76,37 +76,3 @@ def _is_saved(buffer: Buffer, in_backward: Sequence[bool]) -> bool:
     if buffer.kind is not BufferKind.ACTIVATION or buffer.last >= len(in_backward):
         return False
     return in_backward[buffer.last] and not in_backward[buffer.first]
-
-
-def memory_timeline(
-    use: MemoryUse, spans: Mapping[str, tuple[float, float]]
-) -> list[tuple[float, int]]:
-    """Return (time, allocated bytes): the curve steps at each point.
-
-    Eager PyTorch allocates when the host begins an op; what the op frees when it ends
-    shows where the next one begins. A node whose op costs the host nothing (in a CUDA
-    graph, all of them) makes no step: the memory of a graph stays allocated, so its
-    curve is flat at the peak.
-
-    Args:
-        use: Memory of the rank class.
-        spans: When the host begins and ends each op, in any unit of time, by the
-            name of its node; T1, the time between ops, belongs to none.
-
-    """
-    allocated, ends = use.before_bytes, list[float]()
-    points: list[tuple[float, int]] = [(0, allocated)]
-    shown = map(spans.get, use.nodes)
-    for span, during in zip(shown, use.during_bytes, strict=True):
-        if span is None:
-            continue
-        begin, end = span
-        ends.append(end)
-        if during != allocated:
-            points.append((begin, during))
-            allocated = during
-    if not ends:
-        return [(0, use.peak_bytes)] if use.peak_bytes else []
-    if use.after_bytes[-1] != allocated:
-        points.append((max(ends), use.after_bytes[-1]))
-    return points

@@ -16,6 +16,7 @@ from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
+from perfc.tools.cost import gco2e_per_million, rates, usd_per_million
 from perfc.tools.models import Model
 from perfc.tools.reports import memory as report_memory
 from perfc.tools.reports import nodes as report_nodes
@@ -58,6 +59,7 @@ class Report(VerbResult):
         run: What was run: the model, the target and the passes.
         analysis: The facts that the run found.
         sensitivity: What decides the time, if that was asked for.
+        called: What its model is called beside others; its own name if empty.
 
     """
 
@@ -65,6 +67,7 @@ class Report(VerbResult):
     run: Run
     analysis: Analysis
     sensitivity: Sensitivity | None = None
+    called: str = ""
 
     @property
     def model(self) -> Model:
@@ -261,12 +264,17 @@ class Report(VerbResult):
     def summary(self) -> Json:
         """The iteration in a few numbers."""
         low_us, high_us = self.interval_us
+        power = report_summary.power(self.results, self._samples, self.target)
+        paid = self.target, self.model.ranks, self.results.path.time_s, self._samples
+        emitted = self.target, power["energy_j"], self._samples
         return {
             "time_us": self.time_us,
             "time_us_p05": low_us,
             "time_us_p95": high_us,
             **report_summary.totals(self.results),
-            **report_summary.power(self.results, self._samples, self.target),
+            **power,
+            "usd_per_million_samples": usd_per_million(*paid),
+            "gco2e_per_million_samples": gco2e_per_million(*emitted),
             **report_summary.throughput(
                 self.results, self._samples, on_cpu=self.target.device.synchronous
             ),
@@ -323,6 +331,7 @@ class Report(VerbResult):
                 "spec_sha256": self.target.spec_sha256,
                 "profile": self.run.profile,
                 "calibration": self.target.profile or None,
+                **rates(self.target),
                 **({"preset": self.run.preset} if self.run.preset else {}),
             },
             "runtime": self.runtime,
@@ -360,8 +369,9 @@ class Report(VerbResult):
     def to_trace(self, path: str | Path | None = None) -> str:
         """Return the schedule as Kineto trace JSON, and write it to *path* if given.
 
-        A *path* that ends in `.gz` is compressed. Perfetto, chrome://tracing and
-        HolisticTraceAnalysis open it.
+        A *path* that ends in `.gz` is compressed; one that is a folder gets a file for
+        each rank, `rank0.json.gz` and so on. Perfetto, chrome://tracing,
+        HolisticTraceAnalysis and TraceLens open them.
 
         Raises:
             PerfcError: the file cannot be written; nothing is left behind.
@@ -393,7 +403,9 @@ class Report(VerbResult):
         document = exporter.export(alone, file)
         if isinstance(document, str):
             document = printable(document)
-        if file is not None:
+        if file is not None and file.is_dir():
+            exporter.write_split(alone[0], file)
+        elif file is not None:
             support.write_file(file, document)
         return document
 
@@ -427,6 +439,13 @@ class Report(VerbResult):
         what = f"{self.model.name} on {self.target.name}, {self.runtime}"
         times = f"{self.time_us:.6g} us ({low_us:.6g} to {high_us:.6g})"
         return f"<Report {what}: {times}, bound by {self.bound}>"
+
+    def _repr_html_(self) -> str:
+        from perfc.tools.pages import fragment
+        from perfc.tools.reports.page_head import report_head
+
+        own: Any = self  # pyright knows this module by two names
+        return printable(fragment(report_head(own)))
 
     def _text(self) -> str:
         return report_table.format_report(*self._told, self.sensitivity)

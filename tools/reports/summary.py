@@ -60,7 +60,6 @@ def throughput(results: Results, samples: int | None, *, on_cpu: bool) -> Json:
     return {
         "device_only_us": None if on_cpu else _device_alone_s(results) * US,
         "samples_per_s": samples / time_s if samples and time_s else None,
-        "usd_per_million_samples": None,
         "tokens_per_s": None,
         "mfu": None,
     }

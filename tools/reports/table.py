@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from perfc.costmodels import Device
 from perfc.costmodels.machine import NEAR_ROWS
+from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
 from perfc.tools.reports.numbers import (
     format_bytes,
@@ -91,6 +92,7 @@ class Tables:
         slopes: What decides the time; None if that was not asked for.
         loading: A heading, and a row per stage of the input pipeline; or nothing.
         loading_at: How the stages follow each other, and what they add.
+        kinds: What each row of the breakdown is, as segments of the path have it.
 
     """
 
@@ -107,6 +109,7 @@ class Tables:
     slopes: Sensitivity | None = None
     loading: Sequence[tuple[str, ...]] = ()
     loading_at: str = ""
+    kinds: Mapping[str, str] = attrs.Factory(dict[str, str])
 
 
 def report_tables(
@@ -139,6 +142,10 @@ def report_tables(
         slopes,
         loading_rows(report),
         loading_place(report),
+        {
+            _label(row["kind"], row["detail"]): row["kind"]
+            for row in report["breakdown"]
+        },
     )
 
 
@@ -236,6 +243,8 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
+        ("cost", *cost_words(report, world_size(report))),
+        ("carbon", *carbon_words(report)),
     ):
         if remark:
             yield label, value, remark

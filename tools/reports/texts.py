@@ -5,11 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from types import MappingProxyType
 from typing import cast
 
-from perfc.tools.reports.page_style import PAGE_STYLE
 from perfc.tools.reports.verb_result import VerbResult
 
 
@@ -55,25 +53,14 @@ def _md(result: VerbResult, title: str) -> str:
     return f"# {title}\n\n```text\n{result!s}```\n"
 
 
-def _html(result: VerbResult, title: str) -> str:
-    """Return a page that loads nothing from anywhere."""
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title>'
-    head += f"<style>{PAGE_STYLE}</style>"
-    body = f"<h1>{escape(title)}</h1>\n<pre>{escape(str(result))}</pre>"
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n'
-        f"<body>{body}</body></html>\n"
-    )
-
-
 _FORMATS: Mapping[str, Callable[[VerbResult, str], str]] = MappingProxyType(
-    {"table": _table, "json": _json, "csv": _csv, "md": _md, "html": _html}
+    {"table": _table, "json": _json, "csv": _csv, "md": _md}
 )
 
-RESULT_FORMATS = tuple(_FORMATS)
-"""Formats of results, by name."""
+RESULT_FORMATS = (*_FORMATS, "html")
+"""Formats of results, by name; pages are written by `perfc.tools.charts`."""
 
 
 def format_result(result: VerbResult, form: str, title: str) -> str:
-    """Write a result in one of `RESULT_FORMATS`."""
+    """Write a result in one of `RESULT_FORMATS` but `html`."""
     return _FORMATS[form](result, title)

@@ -88,7 +88,7 @@ def chunked(results: Results, loaded: LoadedStep | None) -> Json:
 
     Every chunk launches all kernels again, which takes the host what it takes now.
     """
-    from perfc.passes.loading import best_chunks, chunked_s
+    from perfc.passes.what_if import best_chunks, chunked_s
 
     graph = results.graphs[results.critical]
     taken_s = results.class_tasks(results.schedule.durations_s, results.critical)

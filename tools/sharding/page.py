@@ -1,130 +1,126 @@
-"""Sharding plans as a page with pictures of what each rank has to do."""
+"""Sharding plans as a page, with what each rank has to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from perfc.planning.plans import size_text
-from perfc.tools.reports import format_us
+from perfc.tools.charts import interval_text, plan_bars
+from perfc.tools.pages import (
+    Badge,
+    Bar,
+    Bars,
+    Heading,
+    Part,
+    Remarks,
+    Section,
+    Text,
+    page,
+    quantity_table,
+)
+from perfc.tools.reports import format_percent, format_us
 from perfc.tools.sharding.report import (
     Sharding,
-    kinds_of,
+    load_lines,
     name_of,
     on_host,
-    reason,
+    ranking_lines,
+    reasons,
+    rooms,
     shown_ranks,
 )
 from perfc.tools.sharding.search import RankedPlan
 
 US = 1e6
-_STYLE = """
-:root { color-scheme: light dark; --lookup: #4878a8; --update: #d98b3a;
-  --memory: #6a9f58; --dim: #888; }
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 70em;
-  padding: 0 1em; }
-h1 { font-size: 1.25em; } h2 { font-size: 1.05em; margin-top: 2em; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-td, th { padding: .15em 1.2em .15em 0; text-align: left; }
-svg { width: 100%; height: auto; } svg text { fill: currentColor; font-size: 11px; }
-.lookup { fill: var(--lookup); } .update { fill: var(--update); }
-.memory { fill: var(--memory); } .limit { stroke: var(--dim); stroke-dasharray: 4 3; }
-"""
-_WIDTH, _LEFT, _ROW, _HEIGHT = 900, 90, 20, 14
-_HALF, _BESIDE = 320, 440
 _SHOWN = 3
-"""Plans with a picture: the best ones."""
+"""Plans whose ranks are shown: the best ones."""
 
 
 def shard_page(found: Sharding) -> str:
     """Return the page; it loads nothing from anywhere."""
-    title = escape(f"perfc shard: {name_of(found)}")
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{title}</title><style>{_STYLE}</style></head><body><h1>{title}</h1>",
-        *_ranking(found),
+    plans = [
+        plan_bars(found.plans, "Time of a step under each plan"),
+        quantity_table(ranking_lines(found), "Plans"),
+        *map(Text, reasons(found)),
     ]
     pictured = [one for one in found.ranked if one.loads is not None][:_SHOWN]
-    longest_s = max((_longest(one) for one in pictured), default=0.0)
-    for one in pictured:
-        parts += _plan(one, max(longest_s, 1e-12))
-    return "\n".join([*parts, "</body></html>\n"])
+    parts: list[Part] = [
+        _heading(found),
+        Remarks(found.diagnostics),
+        Section("Plans", plans, note=rooms(found)),
+    ]
+    parts += [
+        Section(f"Ranks under {one.name}", [*_ranks(one)], folded=number > 0 or None)
+        for number, one in enumerate(pictured)
+    ]
+    tables = quantity_table([*_tables(found.best)], "Tables", search=True)
+    parts.append(Section(f"Tables under {found.best.name}", [tables]))
+    return page(f"perfc shard: {name_of(found)}", parts)
 
 
-def _longest(one: RankedPlan) -> float:
-    return float((one.seconds("lookup_s") + one.seconds("update_s")).max())
+def _tables(one: RankedPlan) -> Iterator[tuple[str, ...]]:
+    """Yield a heading, and where each table goes."""
+    yield "table", "size", "sharding", "ranks or nodes", "memory"
+    for table in one.model.tables:
+        placed = one.plan[table.name]
+        where = ", ".join(map(str, placed.places)) or "all"
+        size = size_text(float(table.bytes))
+        yield table.name, size, placed.kind, where, one.tiers[table.name]
 
 
-def _ranking(found: Sharding) -> Iterator[str]:
-    world, asked = found.model.world, found.model.request
-    yield f"<p>{world.ranks} ranks of {escape(found.model.target.name)}, "
-    yield f"{found.model.samples:,} samples on each, {escape(asked.mode)}</p>"
-    yield "<table><tr><th>plan<th>step<th>priced by<th>decides<th>tables</tr>"
-    for one in found.ranked:
-        by = "pipeline" if one.report else "compact model"
-        step = format_us(one.step_s * US) + ("" if one.fits else ", does not fit")
-        decides = one.decides if one.loads is not None else "-"
-        cells = (one.name, step, by, decides, kinds_of(one))
-        yield "<tr>" + "".join(f"<td>{escape(cell)}" for cell in cells) + "</tr>"
-    yield "</table>"
-
-
-def _plan(one: RankedPlan, longest_s: float) -> Iterator[str]:
-    yield f"<h2>{escape(one.name)}: {format_us(one.step_s * US)}</h2>"
-    yield f"<p>{escape(reason(one))}</p>"
-    if one.host_bytes.any():
-        yield f"<p>{escape(on_host(one))}</p>"
-    ranks = shown_ranks(one)
-    height = _ROW * (len(ranks) + 2)
-    yield f'<svg viewBox="0 0 {_WIDTH} {height}" role="img">'
-    yield from _legend()
-    yield from _bars(one, ranks, longest_s)
-    yield "</svg>"
-
-
-def _legend() -> Iterator[str]:
-    memory = _LEFT + _BESIDE
-    for x, kind, text in (
-        (_LEFT, "lookup", "lookups"),
-        (_LEFT + 90, "update", "updates"),
-        (memory, "memory", "memory of tables; the line is what they may take"),
-    ):
-        yield f'<rect class="{kind}" x="{x}" y="2" width="10" height="10"/>'
-        yield f'<text x="{x + 15}" y="11">{text}</text>'
-
-
-def _bars(one: RankedPlan, ranks: Sequence[int], longest_s: float) -> Iterator[str]:
-    """Yield seconds to the left and bytes to the right, a row for each rank."""
-    lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
-    memory, most = _LEFT + _BESIDE, max(_room(one), float(one.device_bytes.max()))
-    for row, rank in enumerate(ranks, 1):
-        y, first = row * _ROW, _HALF * float(lookup_s[rank]) / longest_s
-        second = _HALF * float(update_s[rank]) / longest_s
-        held = _HALF * float(one.device_bytes[rank]) / most
-        last = ", last" if rank == one.last else ""
-        yield _text(0, y, f"rank {rank}{last}")
-        yield _rect("lookup", _LEFT, y, first, format_us(float(lookup_s[rank]) * US))
-        later = _LEFT + first
-        yield _rect("update", later, y, second, format_us(float(update_s[rank]) * US))
-        both = format_us(float(lookup_s[rank] + update_s[rank]) * US)
-        yield _text(later + second + 5, y, both)
-        size = size_text(float(one.device_bytes[rank]))
-        yield _rect("memory", memory, y, held, size)
-        yield _text(memory + held + 5, y, size)
-    x, bottom = memory + _HALF * _room(one) / most, _ROW * (len(ranks) + 1)
-    yield f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{_ROW}" y2="{bottom}"/>'
-
-
-def _room(one: RankedPlan) -> float:
-    return float(one.room_bytes[0])
-
-
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y + 11}">{escape(text)}</text>'
-
-
-def _rect(kind: str, x: float, y: float, width: float, title: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-        f'height="{_HEIGHT}"><title>{escape(title)}</title></rect>'
+def _heading(found: Sharding) -> Heading:
+    model, best, priced = found.model, found.best, found.plans[0]
+    size = size_text(sum(table.bytes for table in model.tables))
+    remark = interval_text(priced) or "by the compact model of the search"
+    fits: Badge = ("does not fit", "bad")
+    if best.fits:
+        fits = ("fits in memory", "good")
+    return Heading(
+        f"Tables of {name_of(found)} on {model.world.ranks} ranks of "
+        f"{model.target.name}",
+        asked=(
+            "training step" if model.request.mode == "training" else "inference",
+            f"{model.samples:,} samples a rank",
+            f"{len(model.tables):,} tables of {size}",
+        ),
+        answer=format_us(best.step_s * US),
+        label=f"Step under {best.name}, the fastest plan:",
+        remark=remark,
+        badges=[fits, (f"is best with {priced.chance}", "")],
     )
+
+
+def _ranks(one: RankedPlan) -> Iterator[Part]:
+    """Yield seconds and bytes of each rank that is shown."""
+    ranks = shown_ranks(one)
+    lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
+    times = [
+        Bar(
+            _name(one, rank),
+            (own := float(lookup_s[rank] + update_s[rank])) * US,
+            format_us(own * US),
+            note=format_us(float(update_s[rank]) * US),
+            kind="kernel",
+        )
+        for rank in ranks
+    ]
+    time = Bars(times, "Time of each rank", ("rank", "", "time", "updates"))
+    sizes = [*_sizes(one, ranks)]
+    size = Bars(sizes, "Memory of each rank", ("rank", "", "memory", "of its room"))
+    yield Section("Lookups and updates", [time], level=3)
+    yield Section("Memory that tables take", [size], level=3)
+    if one.host_bytes.any():
+        yield Text(on_host(one))
+    yield quantity_table(load_lines(one), f"Load of the ranks under {one.name}")
+
+
+def _sizes(one: RankedPlan, ranks: Sequence[int]) -> Iterator[Bar]:
+    room = float(one.room_bytes[0])
+    for rank in ranks:
+        held = float(one.device_bytes[rank])
+        note = format_percent(held / room) if room else ""
+        yield Bar(_name(one, rank), held, size_text(held), note=note, kind="memory")
+
+
+def _name(one: RankedPlan, rank: int) -> str:
+    return f"rank {rank}" + (", last" if rank == one.last else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import attrs
@@ -112,9 +112,11 @@ class Sharding(VerbResult):
     def _text(self) -> str:
         """Return the ranking, why the best is what it is, and the load of each rank."""
         best = self.best
-        parts = [_title(self), columns_text(_ranking(self)), *_reasons(self)]
+        ranking = columns_text(ranking_lines(self))
+        parts = [f"{_title(self)}\n{rooms(self)}", ranking, *reasons(self)]
         parts.append(f"Load of the ranks under {best.name}")
-        parts[-1] += "\n" + columns_text(_loads(best))
+        marked = zip(load_lines(best), _marks(best), strict=True)
+        parts[-1] += "\n" + columns_text((*line, mark) for line, mark in marked)
         return "\n\n".join(parts) + "\n"
 
 
@@ -122,17 +124,21 @@ def _title(found: Sharding) -> str:
     model = found.model
     step = "training step" if model.request.mode == "training" else "inference"
     size = sum(table.bytes for table in model.tables)
-    title = (
+    return (
         f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
         f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
-        f"tables of {size_text(size)}"
+        f"tables of {size_text(size)}."
     )
+
+
+def rooms(found: Sharding) -> str:
+    """Say what tables may take of device memory and of host memory."""
     room = f"Tables may take {size_text(float(found.room_bytes[0]))} of a rank"
     if found.dense_bytes is not None:
-        whole = model.target.device.memory.usable_bytes
+        whole = found.model.target.device.memory.usable_bytes
         rest = size_text(found.dense_bytes)
         room += f": {size_text(whole)} less {rest} for the rest of the step"
-    return f"{title}.\n{room}.{_host_room(found)}"
+    return f"{room}.{_host_room(found)}"
 
 
 def _host_room(found: Sharding) -> str:
@@ -164,7 +170,7 @@ def _range(seconds: NDArray[np.float64]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _ranking(found: Sharding) -> list[tuple[str, ...]]:
+def ranking_lines(found: Sharding) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each plan."""
     rows: list[tuple[str, ...]] = [
         (
@@ -202,7 +208,8 @@ def kinds_of(plan: RankedPlan) -> str:
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
 
 
-def _reasons(found: Sharding) -> list[str]:
+def reasons(found: Sharding) -> list[str]:
+    """Say why the best plan is what it is, and what prices are of."""
     best, lines = found.best, list[str]()
     if best.loads is not None:
         lines.append(reason(best))
@@ -246,35 +253,42 @@ def reason(plan: RankedPlan) -> str:
     return f"{who}.\n{step}: {shares}{host}."
 
 
-def _loads(plan: RankedPlan) -> list[tuple[str, ...]]:
-    """Return a heading, and a row with a bar for each rank."""
+def load_lines(plan: RankedPlan) -> list[tuple[str, ...]]:
+    """Return a heading, and a row for each rank that is shown."""
     host = ("host memory",) if plan.host_bytes.any() else ()
     rows: list[tuple[str, ...]] = [
-        ("rank", "parts", "lookups", "updates", "slack", "memory", *host, "")
+        ("rank", "parts", "lookups", "updates", "slack", "memory", *host)
     ]
     lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
-    longest = max(float((lookup_s + update_s).max()), _LEAST_S)
     slack_s = plan.slack_s
-    for rank in shown_ranks(plan):
-        marks = [
-            "█" * round(_BAR * float(lookup_s[rank]) / longest),
-            "░" * round(_BAR * float(update_s[rank]) / longest),
-        ]
-        rows.append(
-            (
-                str(rank),
-                str(plan.parts_of_ranks[rank]),
-                _us(lookup_s[rank]),
-                _us(update_s[rank]),
-                _us(slack_s[rank]),
-                size_text(float(plan.device_bytes[rank])),
-                *(size_text(float(plan.host_bytes[rank])) for _ in host),
-                "".join(marks) + ("  last" if rank == plan.last else ""),
-            )
+    rows += [
+        (
+            str(rank),
+            str(plan.parts_of_ranks[rank]),
+            _us(lookup_s[rank]),
+            _us(update_s[rank]),
+            _us(slack_s[rank]),
+            size_text(float(plan.device_bytes[rank])),
+            *(size_text(float(plan.host_bytes[rank])) for _ in host),
         )
+        for rank in shown_ranks(plan)
+    ]
     if (rest := len(lookup_s) - _RANKS) > 0:
         rows.append((f"{rest} more", *[""] * (len(rows[0]) - 1)))
     return rows
+
+
+def _marks(plan: RankedPlan) -> Iterator[str]:
+    """Yield a bar of lookups and updates for each of `load_lines`."""
+    lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
+    longest = max(float((lookup_s + update_s).max()), _LEAST_S)
+    yield ""
+    for rank in shown_ranks(plan):
+        mark = "█" * round(_BAR * float(lookup_s[rank]) / longest)
+        mark += "░" * round(_BAR * float(update_s[rank]) / longest)
+        yield mark + ("  last" if rank == plan.last else "")
+    if len(lookup_s) > _RANKS:
+        yield ""
 
 
 def shown_ranks(plan: RankedPlan) -> Sequence[int]:

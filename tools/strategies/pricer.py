@@ -98,6 +98,15 @@ class Pricer:
         batch = None if self.fixed else self.samples(strategy)
         return self.models.load(transforms, batch, strategy.ranks)
 
+    def report(self, strategy: Strategy) -> Report:
+        """Return the report of a strategy.
+
+        Raises:
+            PerfcError: the passes refuse it.
+
+        """
+        return self._report(self.load(strategy))
+
     def price(self, strategy: Strategy) -> StrategyPrice:
         """Return the price of a strategy.
 
@@ -105,7 +114,7 @@ class Pricer:
             PerfcError: the passes refuse it.
 
         """
-        report = self._report(self.load(strategy))
+        report = self.report(strategy)
         totals, results = report.summary, report.results
         low_us, high_us = report.interval_us
         samples = self.samples(strategy) * strategy.replicas

@@ -36,7 +36,7 @@ class Question:
             strategies but those whose microbatches somebody says; None for whole
             batches.
         memory_gb: What a GPU may need, if not all it has.
-        usd_per_hour: What a GPU costs, if that is known.
+        usd_per_hour: What a GPU costs, if that is known; by default by its sheet.
 
     """
 
@@ -52,7 +52,9 @@ class Question:
     microbatches: tuple[int, ...] = ()
     accumulate: int | None = None
     memory_gb: float | None = None
-    usd_per_hour: float | None = None
+    usd_per_hour: float | None = attrs.field(
+        default=attrs.Factory(lambda self: self.target.usd_per_hour, takes_self=True)
+    )
 
     @property
     def request(self) -> Request:
@@ -69,8 +71,8 @@ class Question:
         """
         if self.objective.name == PRICE and self.usd_per_hour is None:
             msg = (
-                "--objective price needs --price-per-hour USD, what one GPU costs: "
-                "sheets of systems have no prices"
+                f"--objective price needs --price USD, what an hour of one GPU costs: "
+                f"the sheet of {self.target.name} has no price"
             )
             raise UsageError(msg)
         for count in self.ranks:

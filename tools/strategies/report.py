@@ -139,7 +139,9 @@ class Comparison(VerbResult):
             "samples_per_s_per_gpu": best.samples_per_s / best.strategy.ranks,
         }
 
-    def _within(self) -> str:
+    @property
+    def within_text(self) -> str:
+        """What the fewest GPUs that end in time do; "" if nobody asked for them."""
         fewest = self._fewest()
         if not fewest:
             return ""
@@ -153,9 +155,9 @@ class Comparison(VerbResult):
     def _text(self) -> str:
         """Return a table, what is not in it and why, and how to look closer."""
         found = self.findings
-        parts = [_title(self), self._within(), *_tables(self, found.ranked)]
-        parts += [_listing("Not priced", _not_priced(self, found.left))]
-        parts += [_listing("Cannot be", _cannot_be(found.refused))]
+        parts = [_title(self), self.within_text, *_tables(self)]
+        parts += [_listing("Not priced", not_priced(self, found.left))]
+        parts += [_listing("Cannot be", cannot_be(found.refused))]
         if found.best is not None:
             parts.append(f"The first in full:\n  {self.command(found.best.strategy)}")
         if found.interrupted:
@@ -227,21 +229,33 @@ def _title(compared: Comparison) -> str:
     return textwrap.fill(head, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _tables(compared: Comparison, ranked: Sequence[StrategyPrice]) -> Iterator[str]:
+def _tables(compared: Comparison) -> Iterator[str]:
     """Yield the table of strategies that fit, and that of the others."""
-    both = [*zip(ranked, compared.plans, strict=True)]
-    fitting = [each for each in both if not each[0].missing_bytes]
-    others = [each for each in both if each[0].missing_bytes]
-    limit = _limit(compared)
+    fitting, others = strategy_tables(compared)
+    limit = limit_text(compared)
     if fitting:
-        yield _table(compared, fitting)
+        yield columns_text(fitting)
     elif others:
         yield f"Nothing fits in {limit} of memory of a GPU."
     if others:
-        yield f"Too much for {limit}, by\n{_table(compared, others, missing=True)}"
+        yield f"Too much for {limit}, by\n{columns_text(others)}"
 
 
-def _limit(compared: Comparison) -> str:
+Lines: TypeAlias = Sequence[tuple[str, ...]]
+
+
+def strategy_tables(compared: Comparison) -> tuple[Lines, Lines]:
+    """Return the table of strategies that fit, and that of the others, with headings.
+
+    A table without strategies is empty.
+    """
+    both = [*zip(compared.findings.ranked, compared.plans, strict=True)]
+    fitting = [each for each in both if not each[0].missing_bytes]
+    others = [each for each in both if each[0].missing_bytes]
+    return _table(compared, fitting), _table(compared, others, missing=True)
+
+
+def limit_text(compared: Comparison) -> str:
     """Say what a GPU may need as the user says it, if that is the limit."""
     limit_bytes, given_gb = compared.pricer.limit_bytes, compared.question.memory_gb
     if given_gb is not None and limit_bytes == given_gb * GB:
@@ -254,7 +268,7 @@ def _table(
     prices: Sequence[tuple[StrategyPrice, PricedPlan]],
     *,
     missing: bool = False,
-) -> str:
+) -> Lines:
     several = len(compared.question.ranks) > 1
     stages = any(price.strategy.stages > 1 for price, _ in prices)
     usd = compared.question.usd_per_hour
@@ -268,16 +282,16 @@ def _table(
             "90 % interval": _interval(price),
             "is best": None if missing else plan.chance,
             "samples/s": format_quantity(price.samples_per_s, "").strip(),
+            "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
             "memory": format_bytes(price.peak_bytes),
             "exposed": format_us(price.exposed_s * _US),
             "bubble": _bubble(price) if stages else None,
             "bound by": price.bound,
-            "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
         }
         shown = {name: cell for name, cell in cells.items() if cell is not None}
         rows = rows or [tuple(shown)]
         rows.append(tuple(shown.values()))
-    return columns_text(rows)
+    return rows
 
 
 def _interval(price: StrategyPrice) -> str:
@@ -306,7 +320,7 @@ def _wrapped(line: str) -> str:
     )
 
 
-def _not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
+def not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
     """Say why strategies are left out, each reason once, and the closest of them."""
     limit = compared.pricer.limit_bytes
     for reason in dict.fromkeys(one.reason for one in left):
@@ -322,7 +336,7 @@ def _not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
         yield line
 
 
-def _cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
+def cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
     """Say what cannot be, each reason once, those of most strategies first."""
     by_reason: dict[str, list[Strategy]] = {}
     for one in refused:

@@ -8,7 +8,6 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.sweeping.executors import find_executor
-    from perfc.tools.sweeping.plot import Line, Point, Ruler, scatter
     from perfc.tools.sweeping.space import INTERVAL, METRICS, USUAL, Space
     from perfc.tools.sweeping.sweeping import Progress, Sweep, run_sweep, sweep
     from perfc.tools.sweeping.varied import read_varied
@@ -17,7 +16,6 @@ else:
         __name__,
         {
             "executors": ("find_executor",),
-            "plot": ("Line", "Point", "Ruler", "scatter"),
             "space": ("INTERVAL", "METRICS", "Space", "USUAL"),
             "sweeping": ("Progress", "Sweep", "run_sweep", "sweep"),
             "varied": ("read_varied",),
@@ -28,15 +26,11 @@ __all__ = [
     "INTERVAL",
     "METRICS",
     "USUAL",
-    "Line",
-    "Point",
     "Progress",
-    "Ruler",
     "Space",
     "Sweep",
     "find_executor",
     "read_varied",
     "run_sweep",
-    "scatter",
     "sweep",
 ]

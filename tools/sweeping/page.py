@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from html import escape
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from perfc.ir import Diagnostic
-from perfc.tools.reports import PAGE_SCRIPT, PAGE_STYLE
+from perfc.tools import pages
+from perfc.tools.pages import (
+    Badge,
+    Cell,
+    Chart,
+    Data,
+    Heading,
+    Part,
+    Remarks,
+    Section,
+    Series,
+)
+from perfc.tools.reports import format_us
 from perfc.tools.sweeping.axes import TARGET, Axis
-from perfc.tools.sweeping.plot import Line, Point, Ruler, scatter
-from perfc.tools.sweeping.result_file import embedded
+from perfc.tools.sweeping.result_file import PAGE_ELEMENT
 from perfc.tools.sweeping.selection import best, front, known
-from perfc.tools.sweeping.space import ERROR, Row, Space
+from perfc.tools.sweeping.space import ERROR, INTERVAL, Row, Space
 from perfc.tools.sweeping.sweep_table import (
     cell_text,
     heading,
-    number_text,
     shown_columns,
 )
 from perfc.tools.sweeping.varied import Value
 
-_MOST_ROWS = 5000
+_MOST_ROWS = 1000
 """More are slow to sort in a browser; the rows are all in the page's JSON."""
 
-_LARGE = 1e4
-"""Numbers from here on have no decimals."""
+_LOGARITHMIC = 20
+"""A column is drawn by its logarithm where its largest value is so often the least."""
 
-_PLOT_STYLE = """
-.plot { max-width: 46em; } .grid { stroke: var(--line); stroke-width: .5; }
-.plots { display: flex; flex-wrap: wrap; gap: 1em; } .plots > * { flex: 1 1 30em; }
-"""
+_ACROSS, _UP = 640, 300
+"""Points that fall on one of so many places are drawn once."""
+
+_UNITS = {"time_us": "us", "device_only_us": "us", "peak_memory_bytes": "bytes"}
 
 
 def sweep_page(
@@ -45,34 +56,47 @@ def sweep_page(
 
     """
     priced = [row for row in rows if not row[ERROR]]
-    title = escape(f"perfc sweep: {_name(space)}")
-    parts = [
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f"<title>{title}</title><style>{PAGE_STYLE}{_PLOT_STYLE}</style></head><body>",
-        f"<h1>{title}</h1><p>{_counted(space, rows, priced)}</p>",
+    parts: list[Part] = [
+        _heading(space, rows, priced),
+        Remarks(remarks),
         *_pareto(space, priced),
         *_over_each(space, priced),
-        *_table(space, rows, priced),
+        Section("Configurations", [_table(space, rows, priced)]),
+        Data(PAGE_ELEMENT, document),
     ]
-    if remarks:
-        told = (f"{one.level.value}: {one.message} [{one.code}]" for one in remarks)
-        parts += ["<h2>Remarks</h2><ul>", *(f"<li>{escape(t)}</li>" for t in told)]
-        parts += ["</ul>"]
-    return "\n".join(
-        [*parts, embedded(document), f"<script>{PAGE_SCRIPT}</script></body></html>\n"]
+    return pages.page(f"perfc sweep: {_name(space)}", parts)
+
+
+def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Heading:
+    metric, refused = space.metrics[0], len(rows) - len(priced)
+    counted = f"{len(rows):,} of {len(space):,} configurations"
+    badges: list[Badge] = [(f"{refused:,} cannot be", "bad")] if refused else []
+    varied = f"varied: {', '.join(axis.column for axis in space.axes)}"
+    top = best(priced, metric, 1)
+    if not top or metric == "fits":
+        asked = (varied, ", ".join(space.names))
+        return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
+    (row,) = top
+    setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
+    interval = ""
+    if metric == "time_us":
+        low, high = (row[name] for name in INTERVAL)
+        interval = f"90 % interval {format_us(low)} to {format_us(high)}"
+    return Heading(
+        f"Sweep of {_name(space)}",
+        asked=(counted, varied, ", ".join(space.names)),
+        answer=cell_text(row, metric),
+        label=f"Best {heading(metric)}, at {setting}:",
+        remark=interval,
+        badges=badges,
     )
-
-
-def _counted(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> str:
-    refused = len(rows) - len(priced)
-    return f"{len(rows):,} of {len(space):,} configurations; {refused:,} cannot be"
 
 
 def _name(space: Space) -> str:
     return str(getattr(space.request.model, "name", space.request.model))
 
 
-def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[str]:
+def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
     """Draw the first metric and the next one that is known, with what none beats."""
     numbers = [m for m in space.metrics if m != "fits" and known(rows, (m,))]
     if len(numbers) < 2:  # noqa: PLR2004 - a front is between two
@@ -80,88 +104,155 @@ def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[str]:
     first, *others = numbers
     second = "peak_memory_bytes" if "peak_memory_bytes" in others else others[0]
     complete = known(rows, (first, second))
-    points = [
-        _point(space, row, float(row[second]), float(row[first])) for row in complete
-    ]
     best_rows = front(complete, (first, second))
     places = sorted((float(row[second]), float(row[first])) for row in best_rows)
-    yield f"<h2>{escape(heading(first))} and {escape(heading(second))}</h2>"
-    yield f'<p class="note">The line is of what nothing beats: {len(best_rows):,}.</p>'
-    across = _ruler(second, [float(row[second]) for row in complete])
-    up = _ruler(first, [float(row[first]) for row in complete])
-    grey = Line(places, len(space.names))
-    yield from scatter(across, up, points, [grey], space.names)
+    chart = Chart(
+        _axis(second, [float(row[second]) for row in complete]),
+        _axis(first, [float(row[first]) for row in complete]),
+        [
+            *_points(space, complete, lambda row: float(row[second]), first),
+            _line("what nothing beats", places, -1),
+        ],
+        f"The line is of what nothing beats: {len(best_rows):,} of {len(complete):,}.",
+    )
+    title = f"{heading(first)} and {heading(second)}"
+    yield Section(title[0].upper() + title[1:], [chart])
 
 
-def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[str]:
+def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
     metric = space.metrics[0]
     complete = known(rows, (metric,))
     varied = [axis for axis in space.axes if len(axis.values) > 1]
     if not complete or metric == "fits" or not varied:
         return
-    yield f"<h2>{escape(heading(metric))} over what varies</h2>"
-    yield '<p class="note">Lines join the best of each target.</p><div class="plots">'
-    for axis in varied:
-        yield "<div>"
-        yield from _over(space, complete, axis, metric)
-        yield "</div>"
-    yield "</div>"
+    note = "Lines join the best of each target"
+    if metric == "time_us":
+        note += ", dashes the ends of its 90 % interval"
+    charts = [_over(space, complete, axis, metric) for axis in varied]
+    name = heading(metric)
+    title = f"{name[0].upper()}{name[1:]} over what varies"
+    yield Section(title, charts, note=f"{note}.")
 
 
-def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> Iterator[str]:
+def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> Chart:
     words = [str(value) for value in axis.values] if axis.kind == "str" else []
     places: dict[Value, float] = {
         value: float(number if words else value)
         for number, value in enumerate(axis.values)
     }
-    points = [
-        _point(space, row, places[row[axis.column]], float(row[metric])) for row in rows
-    ]
-    lines: list[Line] = []
+    series = _points(space, rows, lambda row: places[row[axis.column]], metric)
     for number, name in enumerate(space.names):
         own = [row for row in rows if row[TARGET] == name]
-        corners = [
-            (place, float(top[metric]))
-            for value, place in sorted(places.items(), key=lambda item: item[1])
-            for top in best([r for r in own if r[axis.column] == value], metric, 1)
-        ]
-        lines.append(Line(corners, number))
-    across = Ruler(axis.column, sorted(places.values()), _plain, words)
-    up = _ruler(metric, [float(row[metric]) for row in rows])
-    yield from scatter(across, up, points, lines, space.names)
+        series += _best_lines(own, places, axis, metric, number)
+    return Chart(
+        pages.Axis(
+            axis.column, log=not words and _is_wide([*places.values()]), words=words
+        ),
+        _axis(metric, [float(row[metric]) for row in rows]),
+        series,
+        f"Each point is a configuration: its {heading(metric)} over {axis.column}.",
+    )
 
 
-def _point(space: Space, row: Row, x: float, y: float) -> Point:
+def _best_lines(
+    rows: Sequence[Row],
+    places: Mapping[Value, float],
+    axis: Axis,
+    metric: str,
+    color: int,
+) -> Iterator[Series]:
+    """Yield the best of a target at each value, and its interval where there is one."""
+    tops = [
+        (place, top)
+        for value, place in sorted(places.items(), key=lambda item: item[1])
+        for top in best([r for r in rows if r[axis.column] == value], metric, 1)
+    ]
+    if not tops:
+        return
+    name = str(rows[0][TARGET])
+    yield _line(f"{name}, best", [(at, float(top[metric])) for at, top in tops], color)
+    if metric == "time_us":
+        for end, share in zip(INTERVAL, ("5 %", "95 %"), strict=True):
+            ends = [(place, float(top[end])) for place, top in tops]
+            yield _line(f"{name}, {share}", ends, color, "dashes")
+
+
+def _line(
+    name: str,
+    places: Sequence[tuple[float, float]],
+    color: int,
+    drawn: Literal["line", "dashes"] = "line",
+) -> Series:
+    x, y = [x for x, _ in places], [y for _, y in places]
+    return Series(name, x, y, drawn=drawn, color=color)
+
+
+def _points(
+    space: Space, rows: Sequence[Row], across: Callable[[Row], float], metric: str
+) -> list[Series]:
+    """Return the points of each target; those that fall on one pixel are drawn once."""
+    if not rows:
+        return []
+    right = _pixels([across(row) for row in rows], _ACROSS)
+    up = _pixels([float(row[metric]) for row in rows], _UP)
+    shown: dict[tuple[str, int, int], Row] = {}
+    for row, x, y in zip(rows, right, up, strict=True):
+        shown.setdefault((row[TARGET], x, y), row)
+    return [
+        Series(
+            name,
+            [across(row) for row in own],
+            [float(row[metric]) for row in own],
+            notes=[_note(space, row) for row in own],
+            color=number,
+        )
+        for number, name in enumerate(space.names)
+        if (own := [row for (target, _, _), row in shown.items() if target == name])
+    ]
+
+
+def _pixels(values: Sequence[float], count: int) -> list[int]:
+    """Return which of so many places along an axis each value falls on."""
+    scaled = [math.log(value) for value in values] if _is_wide(values) else values
+    low, width = min(scaled), max(scaled) - min(scaled)
+    return [round(count * (value - low) / width) if width else 0 for value in scaled]
+
+
+def _note(space: Space, row: Row) -> str:
     columns = shown_columns(space, [row])
-    note = ", ".join(f"{heading(c)} {cell_text(row, c)}" for c in columns)
-    return Point(x, y, space.names.index(row[TARGET]), note)
+    return ", ".join(f"{heading(c)} {cell_text(row, c)}" for c in columns)
 
 
-def _ruler(metric: str, values: Sequence[float]) -> Ruler:
-    return Ruler(heading(metric), values, lambda value: number_text(metric, value))
+def _axis(metric: str, values: Sequence[float]) -> pages.Axis:
+    return pages.Axis(heading(metric), _UNITS.get(metric, ""), log=_is_wide(values))
 
 
-def _plain(value: float) -> str:
-    return f"{value:,.4g}" if value < _LARGE else f"{value:,.0f}"
+def _is_wide(values: Sequence[float]) -> bool:
+    low, high = min(values), max(values)
+    return low > 0 and high / low > _LOGARITHMIC
 
 
-def _table(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Iterator[str]:
-    columns = [*shown_columns(space, priced), ERROR]
-    shown = rows
+def _table(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> pages.Table:
+    columns = shown_columns(space, priced)
+    if "time_us" in columns:
+        place = columns.index("time_us") + 1
+        columns[place:place] = INTERVAL
+    if len(priced) < len(rows):
+        columns.append(ERROR)
+    shown, order = rows, "first"
     if len(rows) > _MOST_ROWS:
-        shown = best(priced, space.metrics[0], _MOST_ROWS)
-    yield "<h2>Configurations</h2>"
-    if len(shown) < len(rows):
-        yield f'<p class="note">The {len(shown):,} best of {len(rows):,}.</p>'
-    headings = "".join(f"<th>{escape(heading(column))}</th>" for column in columns)
-    yield f'<table class="nodes"><thead><tr>{headings}</tr></thead><tbody>'
-    for row in shown:
-        yield f"<tr>{''.join(_cell(row, column) for column in columns)}</tr>"
-    yield "</tbody></table>"
+        shown, order = best(priced, space.metrics[0], _MOST_ROWS), "best"
+    return pages.Table(
+        [heading(column) for column in columns],
+        [[_cell(row, column) for column in columns] for row in shown],
+        name="Configurations",
+        search=True,
+        order=order,
+        total=len(rows),
+    )
 
 
-def _cell(row: Row, column: str) -> str:
-    value, text = row[column], escape(cell_text(row, column))
-    if isinstance(value, int | float):
-        return f'<td class="number" data-value="{float(value)!r}">{text}</td>'
-    return f"<td>{text}</td>"
+def _cell(row: Row, column: str) -> str | Cell:
+    value, text = row[column], cell_text(row, column)
+    is_number = isinstance(value, int | float)
+    return Cell(text, float(value)) if is_number else text

@@ -20,7 +20,10 @@ DOCUMENTS = (".json", ".html")
 SWEEP = "sweep"
 """Column of tables, and key of documents, that tells one sweep from others."""
 
-_MARK = '<script type="application/json" id="perfc-sweep">'
+PAGE_ELEMENT = "perfc-sweep"
+"""The element of a page that holds the document, for `--resume` and other programs."""
+
+_MARK = f'<script type="application/json" id="{PAGE_ELEMENT}">'
 _END = "</script>"
 
 _ADVICE = "name another file, or remove it"
@@ -31,11 +34,6 @@ class DocumentError(PerfcError):
 
 
 Document = Callable[[Sequence[Row]], str]
-
-
-def embedded(document: str) -> str:
-    """Return a document as a page holds it, for `--resume` and other programs."""
-    return _MARK + document.replace("<", "\\u003c") + _END
 
 
 @attrs.frozen

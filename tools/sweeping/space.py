@@ -48,6 +48,7 @@ METRICS: Mapping[str, str] = {
     "device_only_us": "float",
     "energy_j": "float",
     "exposed_comm_us": "float",
+    "gco2e_per_million_samples": "float",
     "flops": "float",
     "bytes": "float",
     "gpu_active_us": "float",
@@ -251,7 +252,15 @@ class Space:
 
 
 def _loaded(target: Target | str, overrides: Mapping[str, str]) -> Target:
-    return target if isinstance(target, Target) else load_target(target, overrides)
+    if not isinstance(target, Target):
+        return load_target(target, overrides)
+    if overrides:
+        msg = (
+            f"target {target.name} is loaded already: give its name or path to set "
+            f"{next(iter(overrides))}"
+        )
+        raise UsageError(msg)
+    return target
 
 
 def _refuse_twice(option: str, names: Sequence[str]) -> None:

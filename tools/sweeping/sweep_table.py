@@ -11,6 +11,7 @@ from perfc.tools.sweeping.space import ERROR, INTERVAL, METRICS, Row, Space
 
 _HEADINGS = {
     "time_us": "time",
+    **dict(zip(INTERVAL, ("time, 5 %", "time, 95 %"), strict=True)),
     "samples_per_s": "samples/s",
     "samples_per_j": "samples/J",
     "usd_per_million_samples": "$/M samples",
@@ -61,7 +62,7 @@ def cell_text(row: Row, column: str) -> str:
 
 def number_text(column: str, value: float) -> str:
     """Return a number of a column as people read it."""
-    if column.endswith("_us"):
+    if column.endswith("_us") or column in INTERVAL:
         return format_us(value)
     if column.endswith("_bytes"):
         return format_bytes(value)

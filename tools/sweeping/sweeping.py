@@ -108,7 +108,7 @@ class Sweep(VerbResult):
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
         """What analyses said, each once, and whose watts are wanted but not known."""
-        return (*self.remarks, *self._without_watts())
+        return tuple(dict.fromkeys((*self.remarks, *self._without_watts())))
 
     def _without_watts(self) -> Iterator[Diagnostic]:
         wanted = [name for name in self.space.metrics if name in _OF_WATTS]
@@ -189,6 +189,12 @@ class Sweep(VerbResult):
             raise PerfcError(msg) from None
         names = [column.name for column in self.space.columns]
         return pd.DataFrame(self.rows, columns=names)
+
+    def to_html(self) -> str:
+        """Return the rows as a page of their own, which loads nothing."""
+        from perfc.tools.sweeping.page import sweep_page
+
+        return sweep_page(self.space, self.rows, self.diagnostics, self.to_json())
 
     def _document(self) -> Json:
         space = self.space
@@ -296,11 +302,7 @@ def _written(
 ) -> str:
     """Return the document of some rows."""
     swept = Sweep(space, rows, tuple(remarks))
-    if path.suffix == ".html":
-        from perfc.tools.sweeping.page import sweep_page
-
-        return sweep_page(space, rows, remarks, swept.to_json())
-    return swept.to_json()
+    return swept.to_html() if path.suffix == ".html" else swept.to_json()
 
 
 def _priced(

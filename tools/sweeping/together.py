@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.tools.analysis import check_run, run_of
+from perfc.tools.cost import gco2e_per_million, usd_per_million
 from perfc.tools.models import Model
 from perfc.tools.oracle import FEWEST, Found, Memory, Setting, found_together
 from perfc.tools.request import Request
@@ -23,13 +24,14 @@ from perfc.tools.sweeping.space import INTERVAL, Configuration, Space
 
 Cells: TypeAlias = dict[str, object]
 
-_UNKNOWN = ("usd_per_million_samples", "mfu", "tokens_per_s")
+_UNKNOWN = ("mfu", "tokens_per_s")
 """Metrics that reports of analyses have no number of."""
 
 TOGETHER = frozenset(
     {
         *("time_us", "peak_memory_bytes", "energy_j", "launches"),
         *("gpu_active_us", "gpu_idle_us", "samples_per_s", "samples_per_j", "fits"),
+        *("usd_per_million_samples", "gco2e_per_million_samples"),
         *_UNKNOWN,
     }
 )
@@ -114,7 +116,8 @@ class Alike:
 
     def _base(self, target: Target, known: Sequence[Setting]) -> Setting:
         request = attrs.evolve(self.request, target=target)
-        if not known:
+        # Tables of few bits lie otherwise on CPUs than on GPUs.
+        if not known or _on_cpu(known[0].run.target) != _on_cpu(target):
             asked = self.space.request_of(self.configurations[0])
             sizes = attrs.evolve(request, pooling=asked.pooling, dims=asked.dims)
             base = Setting.of(run_of(request), sizes)
@@ -153,13 +156,21 @@ class Alike:
             samples = None if batch is None else batch * run.model.program.replicas
             time_s = columns["time_us"][at] / US
             joules = columns["energy_j"][at]
+            energy_j = None if math.isnan(joules) else joules
             peak = columns["peak_memory_bytes"][at]
+            target, ranks = run.target, run.model.ranks
             cells: Cells = {
                 **dict.fromkeys(_UNKNOWN),
                 **{name: column[at] for name, column in columns.items()},
-                "energy_j": None if math.isnan(joules) else joules,
+                "energy_j": energy_j,
                 "samples_per_s": samples / time_s if samples and time_s else None,
                 "samples_per_j": samples / joules if samples and joules > 0 else None,
+                "usd_per_million_samples": usd_per_million(
+                    target, ranks, time_s, samples
+                ),
+                "gco2e_per_million_samples": gco2e_per_million(
+                    target, energy_j, samples
+                ),
                 "fits": peak <= run.target.device.memory.usable_bytes,
             }
             yield {name: cells[name] for name in wanted} | {"bound": found.bounds[at]}
@@ -186,3 +197,7 @@ def is_column(axis: Axis) -> bool:
     """Whether an axis is a size that many configurations may differ in at once."""
     is_batch = axis.role is Role.SETTING and axis.name == "batch"
     return is_batch or axis.role is Role.DIM
+
+
+def _on_cpu(target: Target) -> bool:
+    return target.device.synchronous

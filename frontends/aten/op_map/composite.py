@@ -48,7 +48,12 @@ def _transform(axes: int | None) -> Handler:
     return handler
 
 
+def _fft(node: AtenNode) -> None:
+    node.emit("fft", (node.tensor("self"),), {"axes": node.integers("dim")})
+
+
 COMPOSITE_HANDLERS: Mapping[str, Handler] = {
+    **dict.fromkeys(("aten._fft_r2c", "aten._fft_c2c", "aten._fft_c2r"), _fft),
     "aten.prelu": _prelu,
     **{
         f"aten.fft_{kind}{suffix}": _transform(axes)

@@ -71,22 +71,32 @@ def _scaled(node: AtenNode) -> None:
     node.emit("matmul", operands, {"dtype": node.result().dtype})
 
 
+def _scaled_lists(node: AtenNode) -> None:
+    """A product with several scales of each operand: of blocks, and of all of it."""
+    operands = [node.tensor("self"), node.tensor("mat2")]
+    operands += [*node.tensors("scale_a"), *node.tensors("scale_b")]
+    if (bias := node.optional("bias")) is not None:
+        operands.append(bias)
+    node.emit("matmul", operands, {"dtype": node.result().dtype})
+
+
 def _grouped(node: AtenNode) -> None:
     """One kernel for the matmuls of all groups; *offs* say where groups end.
 
     Ends are data: groups are taken to be equally large. Rows by group times a matrix
     each, as experts are, and in backward what makes the gradients of those matrices.
     Types other than bf16, which PyTorch multiplies group by group, are taken to be one
-    kernel, too.
+    kernel, too. Scales of 8-bit floats are few beside the matrices, and left out.
     """
     x, y = node.tensor("self"), node.tensor("mat2")
+    told = {"dtype": node.result().dtype}
     if not node.is_given("offs"):
-        node.emit("matmul", (x, y))
+        node.emit("matmul", (x, y), told)
         return
     groups = node.tensor("offs").type.shape[0]
     node.assumption = f"{groups} groups are taken to be equally large"
     if (x.rank, y.rank) == (_MATRIX, _MATRIX + 1):
-        (made,) = node.helper("matmul", (_split(node, x, groups), y))
+        (made,) = node.helper("matmul", (_split(node, x, groups), y), told)
         node.emit("reshape", (made, node.listed(node.result().shape)), {"view": True})
         return
     if (x.rank, y.rank) != (_MATRIX, _MATRIX):
@@ -96,7 +106,7 @@ def _grouped(node: AtenNode) -> None:
     (columns,) = node.helper(
         "transpose", (_split(node, rows, groups),), {"perm": (0, 2, 1)}
     )
-    node.emit("matmul", (columns, _split(node, y, groups)))
+    node.emit("matmul", (columns, _split(node, y, groups)), told)
 
 
 _MATRIX = 2
@@ -128,7 +138,10 @@ MATMUL_HANDLERS: Mapping[str, Handler] = {
     "aten.ger": _outer,
     "aten.einsum": _einsum,
     "aten._grouped_mm": _grouped,
+    "aten._scaled_grouped_mm": _grouped,
+    "aten._scaled_grouped_mm_v2": _grouped,
     "aten._scaled_mm": _scaled,
+    "aten._scaled_mm_v2": _scaled_lists,
     "aten._linalg_det": of("det", "A"),
     "aten.linear_backward": _linear_backward,
 }

@@ -35,7 +35,7 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten.fft_ifft2 aten.fft_ifftn aten.fft_rfft aten.fft_rfft2 aten.fft_rfftn "
             "aten.fft_irfft aten.fft_irfft2 aten.fft_irfftn aten.fft_hfft "
             "aten.fft_hfft2 aten.fft_hfftn aten.fft_ihfft aten.fft_ihfft2 "
-            "aten.fft_ihfftn"
+            "aten.fft_ihfftn aten._fft_r2c aten._fft_c2c aten._fft_c2r"
         ),
         "convolution:CONVOLUTION_HANDLERS": (
             "aten.convolution aten._convolution aten.cudnn_convolution "
@@ -91,6 +91,28 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._embedding_bag_per_sample_weights_backward "
             "aten._embedding_bag_sparse_backward perfc.embedding_bag "
             "perfc.embedding_bag_backward"
+        ),
+        "few_bits:FEW_BITS_HANDLERS": (
+            "fbgemm.bounds_check_indices "
+            "fbgemm.int_nbit_split_embedding_codegen_lookup_function "
+            "fbgemm.int_nbit_split_embedding_uvm_caching_codegen_lookup_function "
+            "fbgemm.FloatOrHalfToFused8BitRowwiseQuantized "
+            "fbgemm.FloatToFused8BitRowwiseQuantized "
+            "fbgemm.HalfToFused8BitRowwiseQuantized "
+            "fbgemm.Fused8BitRowwiseQuantizedToFloat "
+            "fbgemm.Fused8BitRowwiseQuantizedToFloatOrHalf "
+            "fbgemm.Fused8BitRowwiseQuantizedToHalf "
+            "fbgemm.FloatOrHalfToFusedNBitRowwiseQuantizedSBHalf "
+            "fbgemm.FloatToFusedNBitRowwiseQuantizedSBHalf "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToFloat "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToFloatOrHalf "
+            "fbgemm.FusedNBitRowwiseQuantizedSBHalfToHalf "
+            "quantized.embedding_bag_byte_rowwise_offsets "
+            "quantized.embedding_bag_byte_unpack quantized.embedding_bag_byte_prepack "
+            "quantized.embedding_bag_4bit_rowwise_offsets "
+            "quantized.embedding_bag_4bit_unpack quantized.embedding_bag_4bit_prepack "
+            "quantized.embedding_bag_2bit_rowwise_offsets "
+            "quantized.embedding_bag_2bit_unpack quantized.embedding_bag_2bit_prepack"
         ),
         "host:HOST_HANDLERS": (
             "aten.sym_size aten.sym_numel aten.sym_stride aten.sym_storage_offset "
@@ -183,10 +205,12 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten.linear aten.addmm aten._addmm_activation aten.mm aten.bmm "
             "aten.matmul aten.mv aten.dot aten.vdot aten.baddbmm aten.addmv aten.outer "
             "aten.ger aten.einsum aten._grouped_mm aten._scaled_mm "
+            "aten._scaled_mm_v2 aten._scaled_grouped_mm aten._scaled_grouped_mm_v2 "
             "aten._linalg_det aten.linear_backward"
         ),
         "quantization:QUANTIZATION_HANDLERS": (
-            "aten._int_mm aten._weight_int4pack_mm aten._weight_int8pack_mm "
+            "aten._int_mm aten._weight_int4pack_mm aten._weight_int4pack_mm_for_cpu "
+            "aten._weight_int4pack_mm_with_scales_and_zeros aten._weight_int8pack_mm "
             "quantized_decomposed.dequantize_per_channel "
             "quantized_decomposed.dequantize_per_channel_group "
             "quantized_decomposed.dequantize_per_tensor "
@@ -195,7 +219,21 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "quantized_decomposed.quantize_per_channel_group "
             "quantized_decomposed.quantize_per_tensor "
             "quantized_decomposed.quantize_per_token "
-            "torchao.dequantize_affine torchao.quantize_affine"
+            "quantized_decomposed.choose_qparams "
+            "quantized_decomposed.choose_qparams_symmetric "
+            "quantized_decomposed.choose_qparams_per_token "
+            "quantized_decomposed.choose_qparams_per_token_asymmetric "
+            "quantized_decomposed._choose_qparams_per_token_asymmetric_impl "
+            "fbgemm.f8f8bf16 fbgemm.f8f8bf16_rowwise fbgemm.f8f8bf16_tensorwise "
+            "fbgemm.f8f8bf16_cublas fbgemm.f8f8bf16_blockwise fbgemm.i8i8bf16 "
+            "fbgemm.bf16i4bf16_rowwise fbgemm.quantize_fp8_per_row "
+            "fbgemm.quantize_fp8_per_tensor mslk.f8f8bf16 mslk.f8f8bf16_rowwise "
+            "mslk.f8f8bf16_tensorwise mslk.f8f8bf16_cublas mslk.f8f8bf16_blockwise "
+            "mslk.i8i8bf16 mslk.bf16i4bf16_rowwise mslk.quantize_fp8_per_row "
+            "mslk.quantize_fp8_per_tensor torchao._scaled_embedding_bag "
+            "torchao.choose_qparams_affine torchao.choose_scale_float8 "
+            "torchao.dequantize_affine torchao.dequantize_affine_float8_non_decomposed "
+            "torchao.quantize_affine torchao.quantize_affine_float8_non_decomposed"
         ),
         "recurrent:RECURRENT_HANDLERS": (
             "aten.lstm aten.gru aten.rnn_tanh aten.rnn_relu aten._cudnn_rnn "
@@ -223,7 +261,6 @@ HANDLERS: LazyTable[Handler] = LazyTable(
             "aten._indices aten.indices aten._values aten.values aten.clone "
             "aten.detach aten.alias perfc.sparse_optimizer_step aten.add"
         ),
-        "spectral:SPECTRAL_HANDLERS": "aten._fft_r2c aten._fft_c2c aten._fft_c2r",
         "trilinear:TRILINEAR_HANDLERS": "aten._trilinear aten.bilinear",
         "views:VIEW_HANDLERS": (
             "aten.view aten._unsafe_view aten._reshape_alias aten.view_as "

@@ -146,7 +146,10 @@ def _cast(site: Site) -> Eager:
 
 
 def _bit_cast(site: Site) -> Eager:
-    return Eager("aten::view", (), (site.operands[0].layout,))
+    x = site.operands[0]
+    if x.shape == site.out.shape:
+        return Eager("aten::view", (), (x.layout,))
+    return Eager("aten::view", made_contiguous((x,)))
 
 
 def _concat(site: Site) -> Eager:

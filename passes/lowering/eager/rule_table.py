@@ -38,7 +38,7 @@ RULES: LazyTable[Rule] = LazyTable(
         "elementwise:RULES": (
             f"{' '.join(_ELEMENTWISE)} gelu silu hardswish mish glu batch_norm"
         ),
-        "embedding.bags:RULES": "bucketize_bags regroup_bags",
+        "embedding.bags:RULES": "bucketize_bags regroup_bags check_bags",
         "embedding.sparse:RULES": "sparse_optimizer_step",
         "embedding.tables:RULES": (
             "bag_weights_backward embedding_bag embedding_backward "

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import attrs
 
-from perfc.ir.ops.collective import COLLECTIVES
+from perfc.ir.node_kinds import traits_of
+from perfc.ir.opdef import Trait
 from perfc.passes.lowering import eager as rules_of
 from perfc.passes.lowering.eager.rule_table import RULES
 from perfc.passes.lowering.eager.site import Eager, Site, unmodelled_launch
@@ -25,7 +26,7 @@ def eager_launches(site: Site) -> Eager:
     eager = RULES.get(site.op, _unmodelled)(site)
     if site.settings.on_cpu:
         eager = rules_of.on_cpu(eager, training=site.settings.training)
-    if site.op in COLLECTIVES:
+    if Trait.COLLECTIVE in traits_of(site.op):
         return eager  # the others wait for this rank, whatever it has to say
     if eager.launches and site.results and not any(_numels(site)):
         return attrs.evolve(eager, launches=())  # empty tensors launch nothing

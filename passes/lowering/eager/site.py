@@ -18,10 +18,10 @@ import attrs
 from perfc.costmodels import Target
 from perfc.costmodels.machine import System
 from perfc.ir import AttrValue, DType, Kernel, Record, TaskKind, TensorType, Work
+from perfc.ir.choices import ATTENTION_KERNELS
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import OpDef
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.ops.attention import ATTENTION_KERNELS
 from perfc.ir.record import EMPTY
 from perfc.ir.support import UnboundSymbolError
 

@@ -189,7 +189,7 @@ def is_loop(node: Node) -> bool:
     if is_batch_norm(node):
         return not node.attributes.flag("training")
     if node.op == "dynamic_quantize" and node.attributes.get("axis") is not None:
-        return node.attributes.get("block_size") is not None
+        return False
     return node.op in LOOPS and not has_own_stream(node)
 
 
@@ -216,6 +216,9 @@ def rows_of(node: Node, reduction: Reduction, shape: Shape) -> tuple[int, int]:
     columns = math.prod(shape[axis] for axis in reduction.axes)
     if node.op == "group_norm":
         columns = columns // max(node.attributes.integer("groups", shape[1]), 1)
+    block = node.attributes.get("block_size")
+    if isinstance(block, int) and 0 < block < columns:  # a row of its own
+        columns = block
     return math.prod(shape) // max(columns, 1), columns
 
 

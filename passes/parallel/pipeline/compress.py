@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import attrs
 
 from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
-from perfc.ir.dims import ceil_div
+from perfc.ir.dims import Dim, ceil_div
 from perfc.ir.location import Location
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.types import F16, I8, I32, I64, DType, TensorType
+from perfc.ir.types import F16, F32, I8, I32, I64, DType, TensorType
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.graphs import Tape, is_between_stages, typed
 from perfc.passes.shapes import Inference
 
 TOPK, FP16, INT8 = KINDS = ("topk", "fp16", "int8")
 INDEX_BITS = 32
+_LARGEST = 127
+"""Largest of int8, that of a tensor's magnitudes becomes."""
+
 _NARROW: Mapping[str, DType] = {FP16: F16, INT8: I8}
 
 
@@ -26,12 +29,14 @@ class Compress(Transform):
     """Compress what stages of a pipeline send each other, activations and gradients.
 
     The sending stage selects or converts, the receiving one restores; each is kernels
-    that the schedule sees. Integers, and what would not get smaller, are sent as they
-    are. Run it after `pipeline-parallel`.
+    that the schedule sees. What a tensor becomes is one message: its parts are joined
+    by a copy, so that a link's latency counts once. Integers, and what would not get
+    smaller, are sent as they are. Run it after `pipeline-parallel`.
 
     Attributes:
         kind: `topk` sends the largest values and their places, 4 bytes each; `fp16` and
-            `int8` all values in 16 and 8 bits, int8 with a scale known beforehand.
+            `int8` all values in 16 and 8 bits, int8 with one scale of 4 bytes for a
+            tensor, by its largest magnitude.
         ratio: Of `topk`: one value in so many is kept; 1 sends tensors as they are.
         half: Whether `topk` sends its values in 16 bits.
 
@@ -98,11 +103,7 @@ class Compress(Transform):
         codec = self.codec(typed(x))
         if codec is None:
             return False
-        first, *others = codec.encode(_tape(graph, node.location), x)
-        for value in others:  # before the values, as they are received
-            location = attrs.evolve(node.location, name=f"{value.name}.sent")
-            graph.add("send", (value,), (), node.attributes, location=location)
-        graph.set_operand(node, 0, first)
+        graph.set_operand(node, 0, codec.encode(_tape(graph, node.location), x))
         return True
 
     def _receive(self, graph: Graph, node: Node) -> bool:
@@ -111,12 +112,9 @@ class Compress(Transform):
         if codec is None:
             return False
         tape = _tape(graph, node.location)
-        parts: list[Value] = []
-        for type_ in reversed(codec.sent):
-            shape: tuple[AttrValue, ...] = type_.shape
-            attributes = {**node.attributes, "dtype": type_.dtype, "shape": shape}
-            parts.insert(0, tape.op("recv", **attributes))
-        graph.replace_uses(x, codec.decode(tape, parts))
+        shape: tuple[AttrValue, ...] = codec.sent.shape
+        attributes = {**node.attributes, "dtype": codec.sent.dtype, "shape": shape}
+        graph.replace_uses(x, codec.decode(tape, tape.op("recv", **attributes)))
         return True
 
 
@@ -136,45 +134,79 @@ class Codec:
     ratio: int
 
     @property
-    def sent(self) -> list[TensorType]:
-        """Types of what is sent: values, and the places of kept ones."""
-        if not self.ratio:
-            return [TensorType(self.value, self.type.shape)]
-        kept = (ceil_div(self.type.numel, self.ratio),)
-        return [TensorType(self.value, kept), TensorType(I32, kept)]
+    def sent(self) -> TensorType:
+        """What is sent: values, and behind them places of kept ones, or their scale."""
+        shape, unit = self.type.shape, self._unit
+        if self.ratio:
+            parts = (self.value.bits + INDEX_BITS) // unit.bits
+            shape = (self._kept * parts,)
+        elif not self.value.is_float:
+            shape = (self.type.numel + F32.bits // unit.bits,)
+        return TensorType(unit, shape)
 
-    def encode(self, tape: Tape, x: Value) -> list[Value]:
+    @property
+    def _unit(self) -> DType:
+        """The elements in which parts of a message are told."""
+        return min(self.value, I32, key=lambda dtype: dtype.bits)
+
+    @property
+    def _kept(self) -> Dim:
+        kept: Dim = ceil_div(self.type.numel, self.ratio)
+        return kept
+
+    def encode(self, tape: Tape, x: Value) -> Value:
         """Write what the sender does; return what it sends."""
-        if not self.ratio:
-            return [self._narrow(tape, x)]
         flat = tape.reshape(x, self.type.numel)
-        (kept,) = self.sent[0].shape
-        count = tape.integers(kept)
-        found, places = tape.ops("topk", 2, flat, count, axis=0)
-        if self.value != self.type.dtype:
-            found = tape.op("cast", found, dtype=self.value)
-        return [found, tape.op("cast", places, dtype=I32)]
-
-    def _narrow(self, tape: Tape, x: Value) -> Value:
+        if self.ratio:
+            count = tape.integers(self._kept)
+            found, places = tape.ops("topk", 2, flat, count, axis=0)
+            if self.value != self.type.dtype:
+                found = tape.op("cast", found, dtype=self.value)
+            return self._joined(tape, found, tape.op("cast", places, dtype=I32))
         if self.value.is_float:
             return tape.op("cast", x, dtype=self.value)
-        return tape.op("quantize", x, tape.number(x, 1.0), dtype=self.value)
+        largest = tape.op("amax", flat)
+        scale = tape.op("mul", largest, tape.number(largest, 1 / _LARGEST))
+        found = tape.op("quantize", flat, scale, dtype=self.value)
+        return self._joined(tape, found, tape.reshape(scale, 1))
 
-    def decode(self, tape: Tape, parts: Sequence[Value]) -> Value:
-        """Write what the receiver does with the parts; return the tensor."""
+    def decode(self, tape: Tape, sent: Value) -> Value:
+        """Write what the receiver does with it; return the tensor."""
         dtype = self.type.dtype
-        values = parts[0]
-        if not self.ratio:
-            if self.value.is_float:
-                return tape.op("cast", values, dtype=dtype)
-            scale = tape.full(TensorType(dtype, ()), 1.0)
-            return tape.op("dequantize", values, scale, dtype=dtype)
-        if self.value != dtype:
-            values = tape.op("cast", values, dtype=dtype)
-        places = tape.op("cast", parts[1], dtype=I64)
-        zeros = tape.full(TensorType(dtype, (self.type.numel,)), 0.0)
-        made = tape.op("scatter_elements", zeros, places, values, axis=0)
+        if self.ratio:
+            values, places = self._parts(tape, sent, self._kept, I32)
+            if self.value != dtype:
+                values = tape.op("cast", values, dtype=dtype)
+            places = tape.op("cast", places, dtype=I64)
+            zeros = tape.full(TensorType(dtype, (self.type.numel,)), 0.0)
+            made = tape.op("scatter_elements", zeros, places, values, axis=0)
+            return tape.reshape(made, *self.type.shape)
+        if self.value.is_float:
+            return tape.op("cast", sent, dtype=dtype)
+        values, scale = self._parts(tape, sent, self.type.numel, F32)
+        made = tape.op("dequantize", values, tape.reshape(scale), dtype=dtype)
         return tape.reshape(made, *self.type.shape)
+
+    def _joined(self, tape: Tape, *parts: Value) -> Value:
+        """Write parts behind each other, as one message."""
+        return tape.op(
+            "concat", *(_as(tape, part, self._unit) for part in parts), axis=0
+        )
+
+    def _parts(
+        self, tape: Tape, sent: Value, count: Dim, second: DType
+    ) -> tuple[Value, Value]:
+        """View *count* values, and what lies behind them."""
+        end = count * (self.value.bits // self._unit.bits)
+        (whole,) = typed(sent).shape
+        values = tape.cut(sent, (0, end), 0)
+        others = tape.cut(sent, (end, whole), 0)
+        return _as(tape, values, self.value), _as(tape, others, second)
+
+
+def _as(tape: Tape, x: Value, dtype: DType) -> Value:
+    """View the bits of a value as another type."""
+    return x if typed(x).dtype == dtype else tape.op("bit_cast", x, dtype=dtype)
 
 
 def _tape(graph: Graph, location: Location) -> Tape:

@@ -211,7 +211,7 @@ def test_a_text_is_one_line(value: object) -> None:
 @pytest.mark.parametrize("name", [name for name, f in FIELDS.items() if f.required])
 def test_a_missing_field_is_refused(name: str) -> None:
     """Each required field is missed by name, except with its optional section."""
-    with_section = {"price": "titan-xp", "xgmi": "mi300x"}
+    with_section = {"xgmi": "mi300x"}
     document = _read(with_section.get(name.partition(".")[0], "a100-sxm-80g"))
     document |= {section: _sourced(section) for section in ("node", "network")}
     *sections, key = name.split(".")
@@ -221,12 +221,9 @@ def test_a_missing_field_is_refused(name: str) -> None:
     del table[key]
 
     found = [str(problem) for problem in find_problems(document)]
-    if name == "price.usd":
-        assert [] == found
-    else:
-        assert [] != found
-        assert found[0].startswith(f"{name}: expected a value")
-        assert f"found nothing; add {key} = " in found[0]
+    assert [] != found
+    assert found[0].startswith(f"{name}: expected a value")
+    assert f"found nothing; add {key} = " in found[0]
 
 
 @pytest.mark.parametrize("section", ["gpu", "host_link", "power", "runtime", "sources"])

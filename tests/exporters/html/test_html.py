@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from html.parser import HTMLParser
+import re
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
 
 import pytest
 from tests.exporters.predictions import ONNX_FILE, report_of, two_ranks
+from tests.html_page import HtmlPage as Page
 
+import perfc
+from perfc.exporters.html import HtmlPage
 from perfc.tools import Report
 
-REFERENCES = {"src", "href", "data", "action", "xlink:href"}
+MOST_BYTES = 1_500_000
 
 
-class _Reader(HTMLParser):
-    """Collects what a page has, and refuses tags that do not match."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: Counter[str] = Counter()
-        self.attributes: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes |= {name for name, _ in attrs}
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert tag == self.open.pop()
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def _read(report: Report) -> _Reader:
-    reader = _Reader()
-    reader.feed(report.to_html())
-    reader.close()
-    assert [] == reader.open
-    return reader
+@cache
+def _read(report: Report) -> Page:
+    return Page.of(report.to_html())
 
 
 @pytest.fixture(params=["workload", "onnx", "two-ranks"])
@@ -54,26 +33,38 @@ def report(request: pytest.FixtureRequest) -> Report:
 
 
 def test_a_page(report: Report) -> None:
-    """Tags match; there is a row per node, and a bar per row of the breakdown."""
+    """It begins with the answer, and has a row per part of the time and per node."""
     page = _read(report)
     tables = report.tables
-    rows = len(tables.headline) + len(tables.breakdown) + len(tables.to_fix)
-    rows += len(tables.ranks)
 
-    assert 1 + rows + len(report.nodes) == page.tags["tr"]
-    assert len(report.tables.breakdown) == page.tags["span"]
-    for label, *_ in report.tables.breakdown:
+    assert f"perfc: {report.model.name} on {report.target.name}" == page.title
+    for label, value, remark in tables.headline:
+        assert value in page.text
+        assert remark.partition(",")[0] in page.text
+        assert label in page.text.lower() or label in page.text
+    for label, *_ in tables.breakdown[:12]:
         assert label in page.text
+    rows = [row for row in page.rows if row[0] in {node["id"] for node in report.nodes}]
+    assert len(report.nodes) <= len(rows)
 
 
 def test_it_needs_nothing_else(report: Report) -> None:
-    """Nothing is loaded from anywhere."""
+    """Nothing is loaded from anywhere, and the page forbids it."""
     page = _read(report)
 
-    assert set() == page.attributes & REFERENCES
-    assert 0 == page.tags["link"] + page.tags["img"] + page.tags["iframe"]
-    assert "http" not in report.to_html()
+    assert page.is_alone
+    assert "default-src 'none'" in page.policy
+    assert "unsafe" not in page.policy
     assert "@import" not in report.to_html()
+    assert "url(" not in report.to_html()
+
+
+def test_the_licence_of_the_charts_is_in_it() -> None:
+    """Whoever is sent a page has the licence of what draws in it."""
+    text = report_of("dlrm-ddp").to_html()
+
+    assert "uPlot" in text
+    assert "Permission is hereby granted" in text
 
 
 def test_odd_names() -> None:
@@ -85,17 +76,91 @@ def test_odd_names() -> None:
 
 
 def test_remarks() -> None:
-    """Diagnostics are on the page."""
+    """Diagnostics are on the page, warnings before all numbers but the time."""
     report = report_of(str(ONNX_FILE))
+    warned = perfc.analyze(perfc.load("gpt2", batch=512, mode="training"), "t4")
+    text = _read(warned).text
 
     assert report.diagnostics
     for remark in report.diagnostics:
         assert f"[{remark.code}]" in _read(report).text
+    assert text.index("[out-of-memory]") < text.index("GPU busy")
+    assert "does not fit" in text
 
 
-def test_the_timeline_is_bounded() -> None:
-    """However many ops there are, a lane has no more boxes than two a pixel."""
-    page = _read(report_of("dlrm-default:tables=400"))
+def test_targets_are_compared_first() -> None:
+    """A page of several targets begins with their comparison; each has its own part."""
+    names = ("a100", "h100", "t4")
+    reports = [report_of("dlrm-ddp", name) for name in names]
+    page = Page.of(HtmlPage().export(reports, None))
+    own = [one.target.name for one in reports]
 
-    assert len(report_of("dlrm-default:tables=400").nodes) > 800
-    assert 0 < page.tags["rect"] <= 2 * 2 * 1200
+    assert "Targets compared" == page.headings[1]
+    assert own == [row[0] for row in page.rows if row[0] in own][len(own) :]
+    assert len(own) == len(page.charts("timeline"))
+
+
+def test_the_timeline() -> None:
+    """It has a lane for the path and one per thread and stream, and whole times."""
+    report = report_of("dlrm-ddp")
+    (data,) = _read(report).charts("timeline")
+    path, host, device = data["lanes"]
+
+    assert "critical path" == path["label"]
+    assert len(data["kinds"]) == len(data["colors"])
+    assert report.summary["gpu_active_us"] == pytest.approx(sum(device["ns"]) / 1e3)
+    assert report.summary["launches"] == len(device["ns"])
+    assert {node["id"] for node in report.nodes} >= {
+        data["names"][number] for number in (*host["name"], *device["name"])
+    }
+    ends = _ends(path)
+    assert max(ends) == pytest.approx(report.time_us * 1e3, abs=1)
+
+
+def _ends(lane: dict[str, Any]) -> list[int]:
+    steps = (gap + ns for gap, ns in zip(lane["gap"], lane["ns"], strict=True))
+    return [*accumulate(steps)]
+
+
+def test_every_kernel_is_on_the_roofline() -> None:
+    """Its points are the ops that compute, below the roofs, and say their time."""
+    report = report_of("dlrm-ddp")
+    data = next(c for c in _read(report).charts("chart") if c["x"]["log"])
+    points = [series for series in data["series"] if series["drawn"] == "points"]
+    roofs = [series["name"] for series in data["series"] if series["label"]]
+    computing = [n for n in report.nodes if n["flops"] and n["stream"] == "compute"]
+    notes = [note for series in points for note in series["notes"]]
+    alike = sum(
+        int(found[1]) for n in notes if (found := re.search(r"and (\d+) al", n))
+    )
+
+    assert len(computing) == len(notes) + alike
+    assert any("FLOP/s" in name for name in roofs)
+    assert any("B/s" in name for name in roofs)
+
+
+def test_memory_over_time_has_the_peak() -> None:
+    """Areas sum to the report's peak where most is held."""
+    report = perfc.analyze(perfc.load("dlrm-ddp", batch=512, mode="training"), "a100")
+    data = next(c for c in _read(report).charts("chart") if not c["x"]["log"])
+    areas = [series["y"] for series in data["series"] if series["drawn"] == "area"]
+    sums = [sum(moment) for moment in zip(*areas, strict=True)]
+
+    assert report.summary["peak_memory_bytes"] == pytest.approx(max(sums), rel=1e-5)
+    assert all(start <= end for start, end in pairwise(data["series"][0]["x"]))
+
+
+def test_large_models_make_small_pages() -> None:
+    """A page of ten thousand ops stays below a megabyte and a half, also of targets."""
+    model = perfc.load("gpt2-large:layers=102", batch=1, mode="training")
+    report = perfc.analyze(model, "a100")
+    text = report.to_html()
+    several = HtmlPage().export([report] * 3, None)
+
+    assert len(report.nodes) > 10_000
+    assert MOST_BYTES > len(text.encode())
+    assert MOST_BYTES > len(several.encode())
+    assert "of 10," in text
+    for data in Page.of(several).charts("timeline"):
+        for lane in data["lanes"]:
+            assert len(lane["name"]) == len(lane["ns"]) == len(lane["kind"])

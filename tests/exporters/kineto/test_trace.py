@@ -22,7 +22,9 @@ from tests.exporters.predictions import (
     two_ranks,
 )
 
+import perfc
 from perfc.exporters.kineto.events import microseconds
+from perfc.ir import PerfcError
 from perfc.tools import Report
 
 Json: TypeAlias = Any
@@ -368,3 +370,73 @@ def test_compressed(tmp_path: Path) -> None:
     assert {plain.read_text(encoding="utf-8")} == texts
     assert plain.read_bytes() == gzip.decompress(first.read_bytes())
     assert first.read_bytes() == second.read_bytes()
+
+
+def _ranks(folder: Path) -> dict[int, Any]:
+    """Return the traces of a folder, by their ranks."""
+    traces = [
+        json.loads(gzip.decompress(path.read_bytes())) for path in folder.iterdir()
+    ]
+    return {trace["distributedInfo"]["rank"]: trace for trace in traces}
+
+
+def test_a_file_for_each_rank(tmp_path: Path) -> None:
+    """A folder gets what each rank would have recorded; together they are the trace."""
+    report = two_ranks()
+    whole = json.loads(report.to_trace(tmp_path))
+    traces = _ranks(tmp_path)
+
+    assert {"rank0.json.gz", "rank3.json.gz"} == {p.name for p in tmp_path.iterdir()}
+    assert {0, 3} == traces.keys()
+    apart = [event for trace in traces.values() for event in trace["traceEvents"]]
+    kinds = ("cpu_op", "cuda_runtime", "kernel", "ac2g", "user_annotation")
+    for kind in kinds:
+        assert _sorted(_of(whole["traceEvents"], kind)) == _sorted(_of(apart, kind))
+    assert 2 == whole["distributedInfo"]["world_size"]
+    assert {2} == {t["distributedInfo"]["world_size"] for t in traces.values()}
+
+
+def test_arrows_of_one_rank_stay_there(tmp_path: Path) -> None:
+    """Of the critical path, a rank's file has what does not leave the rank."""
+    report = two_ranks()
+    whole = _of(json.loads(report.to_trace(tmp_path))["traceEvents"], "critical_path")
+    traces = _ranks(tmp_path)
+
+    apart = 0
+    for trace in traces.values():
+        events = trace["traceEvents"]
+        slices = {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
+        arrows = _of(events, "critical_path")
+        assert {(e["pid"], e["tid"]) for e in arrows} <= slices
+        ids = Counter(e["id"] for e in arrows)
+        assert all(count == 2 for count in ids.values())
+        apart += len(arrows)
+    assert 0 < apart <= len(whole)
+
+
+def test_ranks_that_are_alike(tmp_path: Path) -> None:
+    """Eight replicas are eight files that differ by the rank alone."""
+    replicas().to_trace(tmp_path)
+    traces = _ranks(tmp_path)
+
+    assert set(range(8)) == traces.keys()
+    first = traces[0]["traceEvents"]
+    assert all(first == trace["traceEvents"] for trace in traces.values())
+
+
+def test_too_many_ranks(tmp_path: Path) -> None:
+    """A folder takes a thousand ranks; the line says what else there is."""
+    model = perfc.load("dlrm-ddp", batch=2048, ranks=2048)
+    report = perfc.analyze(model, "dgx-v100")
+
+    with pytest.raises(PerfcError, match=r"2,048 ranks .* 1,024; name a file"):
+        report.to_trace(tmp_path)
+    assert [] == list(tmp_path.iterdir())
+
+
+def _of(events: list[Any], category: str) -> list[Any]:
+    return [event for event in events if event.get("cat") == category]
+
+
+def _sorted(events: list[Any]) -> list[str]:
+    return sorted(json.dumps(event, sort_keys=True) for event in events)

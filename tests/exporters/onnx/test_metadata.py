@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.exporters.predictions import ONNX_FILE, at, report_of
+from tests.exporters.predictions import ONNX_FILE, at, copied, report_of
 
 import perfc
 from perfc.ir import PerfcError
@@ -197,11 +197,8 @@ def test_raised_ops(tmp_path: Path) -> None:
     Every op but the copies of inputs is somewhere, once.
     """
     report = report_of(str(ONNX_FILE))
-    document = at(report, _without_weights(tmp_path))
-    path = document.model.source
-    assert path is not None
-    copy = path.with_name("annotated.onnx")
-    document.export("onnx", copy)
+    copy = tmp_path / "annotated.onnx"
+    copied(report, tmp_path).export("onnx", copy)
 
     nodes = onnx.load(copy, load_external_data=False).graph.node
     facts = [_facts(node) for node in nodes]
@@ -218,27 +215,21 @@ def test_raised_ops(tmp_path: Path) -> None:
     assert not any("perfc.part_of" in f for f in timed)
 
 
-def _without_weights(folder: Path) -> Path:
-    """Copy the example, whose weights are absent, into a folder of its own."""
-    path = folder / ONNX_FILE.name
-    path.write_bytes(ONNX_FILE.read_bytes())
-    return path
-
-
 def _node_data(report: Report) -> Any:
     return json.loads(str(report.export("model-explorer")))
 
 
 def test_node_data(model_file: Path) -> None:
-    """Values are microseconds by node name, or result where a node has no name."""
+    """Values are microseconds by node name, as the adapter names those without one."""
     report = _report(model_file)
     data = _node_data(report)
 
     times_us = {n["id"]: {"value": n["duration_us"]} for n in report.nodes}
     assert {
+        "[value] x": times_us["x"],
         "first": times_us["h"],
         "middle": times_us["r"],
-        "y": times_us["y"],
+        "node": times_us["y"],
     } == data["results"]
 
 

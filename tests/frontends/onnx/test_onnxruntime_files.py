@@ -16,6 +16,9 @@ from tests.frontends.evaluate import Array
 from tests.frontends.onnx.onnx_models import info, node
 from tests.tools.command import Command
 
+import perfc
+from perfc.passes.graphs import typed
+
 
 class _Samples:
     """What onnxruntime's quantizer calibrates with: two batches, then nothing."""
@@ -141,3 +144,27 @@ def test_files_that_onnxruntime_writes(
     assert kinds != {node.op_type for node in model().graph.node}
     assert 0 == outcome.code, outcome.err
     assert {} == outcome.report["coverage"]["unknown_ops"]
+
+
+@pytest.mark.parametrize("writer", ["operators", "pairs", "dynamic"])
+@pytest.mark.parametrize("model", [_convolutions, _perceptron])
+def test_products_are_of_eight_bits(
+    model: Callable[[], onnx.ModelProto], writer: str, tmp_path: Path
+) -> None:
+    """A runtime that fuses multiplies in 8 bits, however the file spells it out."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime writes the file")
+    source, target = tmp_path / "model.onnx", tmp_path / "written.onnx"
+    onnx.save(model(), source)
+    _WRITERS[writer](source, target)
+
+    eager = perfc.analyze(str(target), "a100")
+    report = perfc.analyze(str(target), "a100", runtime="compiled")
+    graph = report.model.program.classes[0].ops
+    assert graph is not None
+    products = [node for node in graph if node.op in ("matmul", "linear", "conv")]
+    bits = {typed(node.operands[0]).dtype.bits for node in products}
+    remarks = {one.code for one in eager.diagnostics}
+
+    assert {8} == bits
+    assert ("unfused-qdq" in remarks) == (writer == "pairs")
+    assert "unfused-qdq" not in {one.code for one in report.diagnostics}

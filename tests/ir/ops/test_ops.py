@@ -100,6 +100,7 @@ CASES: dict[str, tuple[Record, Callable[[Any], Operands]]] = {
     "all_to_all": (record(group="ep", ranks=4), lambda b: [f32(b, 4)]),
     "send": (record(group="pp.0-1"), lambda b: [f32(b, 4)]),
     "replicated": (record(group="dp", ranks=4), lambda b: [f32(b, 4)]),
+    "check_bags": (record(), lambda b: [i64(b), i64(4)]),
     "bucketize_bags": (record(buckets=2), lambda b: [i64(b), i64(4)]),
     "regroup_bags": (record(ranks=2, features=2), lambda b: [i64(b), i64(4)]),
     "concat": (record(axis=0), lambda b: [f32(b, 4), f32(3, 4)]),

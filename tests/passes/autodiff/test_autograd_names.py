@@ -12,9 +12,10 @@ from perfc.costmodels import HostProfile, PerName, load_profile
 from perfc.costmodels.sheets.host_profile import REQUIRED_CALLS
 from perfc.fitting.profile_file import ProfileHead, profile_text
 from perfc.ir import Program
+from perfc.ir.location import autograd_call
 from perfc.ir.text import parse_program
 from perfc.passes import LowerKernels, PassManager, ShapeInference
-from perfc.passes.autodiff.autograd_names import autograd_call, autograd_origin
+from perfc.passes.autodiff.autograd_names import autograd_origin
 from perfc.passes.facts import HOSTED, HostedLaunches
 from perfc.passes.timing import Overhead
 from perfc.passes.training import Training

@@ -33,7 +33,7 @@ _REASONS: Mapping[str, str] = {
         bitwise_and bitwise_or bitwise_xor bitwise_not bit_shift isnan isinf isfinite
         signbit argmax argmin hardmax nonzero one_hot unique multinomial bit_cast
         floor_divide non_max_suppression quantize dynamic_quantize amax histogram
-        bucketize_bags regroup_bags""",
+        bucketize_bags regroup_bags check_bags""",
     _SIZES: "shape size item host host_text constant",
     _MADE: "empty fill range random eye_like window mel_weight_matrix",
     _GONE: """if loop scan optional_empty optional_has_element concat_from_sequence

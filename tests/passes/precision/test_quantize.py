@@ -368,3 +368,69 @@ def test_other_rewrites_of_narrow_types_are_refused() -> None:
     """Integers have no gradients."""
     with pytest.raises(UsageError, match="gradients of weights of few bits"):
         perfc.load(NAME, batch=64, mode="training", dtype="int8")
+
+
+_WEIGHT = """
+graph @weights(%x: f16[64,256], param %w: i8[256,512], param %s: f16[512]) {
+  %wide = dequantize(%w, %s) {axis = 1} : f16[256,512]
+  %y = matmul(%x, %wide) : f16[64,512]
+  return %y
+}
+"""
+
+
+@pytest.mark.parametrize("runtime", ["eager", "compiled"])
+def test_weights_that_are_dequantised_apart(runtime: str) -> None:
+    """A report says what that takes, which a product that unpacks would save."""
+    model = prepare(parse_program(_WEIGHT))
+    report = perfc.analyze(model, "a100", runtime=runtime)
+    (remark,) = [d for d in report.diagnostics if d.code == "weights-dequantized-apart"]
+    (taken,) = [n["duration_us"] for n in report.nodes if n["id"] == "wide"]
+
+    assert f"take {taken:,.1f} us of {report.time_us:,.1f} us" in remark.message
+    assert "1 weight of few bits is dequantized" in remark.message
+
+
+def test_pairs_are_told_once() -> None:
+    """A product of two operands of 8 bits has the remark on those alone."""
+    codes = {d.code for d in perfc.analyze(pair(), "a100").diagnostics}
+
+    assert "unfused-qdq" in codes
+    assert "weights-dequantized-apart" not in codes
+
+
+@pytest.mark.parametrize("linear", ["fp8", "mxfp8"])
+def test_scales_and_numbers_are_one_kernel(plain: Model, linear: str) -> None:
+    """A compiler finds the scale of a row, or a block, where it converts it."""
+    model = plain.rewritten(Quantize(linear=linear, activations="dynamic"))
+    report = perfc.analyze(model, "b200", runtime="compiled")
+    kernels = [n["op"] for n in report.nodes if "dynamic_quantize" in n["op"]]
+
+    assert kernels
+    assert ops(model)["dynamic_quantize"] >= len(kernels)
+    assert all(kernel.startswith(("triton_per", "triton_red")) for kernel in kernels)
+
+
+_LAYER = """
+graph @layer(%x: f16[{rows},8192], param %w: f16[8192,8192]) {{
+  %y = linear(%x, %w) : f16[{rows},8192]
+  return %y
+}}
+"""
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+@pytest.mark.parametrize("target", ["a100", "h100", "l40s"])
+def test_few_rows_are_read_faster_in_fewer_bits(rows: int, target: str) -> None:
+    """Bytes of a weight bind: time falls with bits, that of the cast counted."""
+    model = prepare(parse_program(_LAYER.format(rows=rows)))
+    whole, *narrow = (
+        perfc.analyze(made, target, inputs="device").summary["gpu_active_us"]
+        for made in (
+            model,
+            *(model.rewritten(Quantize(linear=t)) for t in ("int8", "w8a16", "w4a16")),
+        )
+    )
+    eight, weights, four = narrow
+
+    assert four < min(eight, weights) <= max(eight, weights) < whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import combinations, permutations
+from typing import Any
 
 import attrs
 import numpy as np
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 
 from perfc.costmodels import load_target
 from perfc.planning.networks import (
+    Adaptive,
+    Compression,
+    Crossing,
     Cutter,
     LayerPrices,
     Link,
@@ -61,6 +65,28 @@ def _problem(
         microbatches=microbatches,
         schedule="gpipe",
     )
+
+
+def _adaptive(problem: Problem, ratio: float) -> Problem:
+    """Return the problem with links that adapt, up to a ratio."""
+    whole, none = problem.sent_bytes, np.zeros_like(problem.sent_bytes)
+    compression = Compression("topk", ratio, adaptive=True)
+    crossing = Crossing({4.0: whole}, none, none)
+    return attrs.evolve(
+        _uniform(problem, ratio), adaptive=Adaptive(compression, crossing)
+    )
+
+
+def _uniform(problem: Problem, ratio: float) -> Problem:
+    share = Compression("topk", ratio).share(4)
+    sent_bytes = problem.sent_bytes * share
+    return attrs.evolve(problem, sent_bytes=sent_bytes, ratio=ratio)
+
+
+def _kept(problem: Problem, placed: Placed, whole_bytes: float) -> float:
+    """Return the bytes of values that all links of a split send."""
+    shares = [Compression("topk", r).share(4) for r in problem.ratios(placed)]
+    return sum(shares) * whole_bytes
 
 
 def _prices(work: np.ndarray) -> LayerPrices:
@@ -111,6 +137,74 @@ def test_no_single_layer_is_better_elsewhere(
     assert sorted(found.units) == list(range(units))
     least_s = problem.step_s(found) * (1 - 1e-6)
     assert all(problem.step_s(moved) >= least_s for moved in neighbours(found))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9), st.sampled_from([2.5, 20.0, 100.0]))
+def test_nor_is_it_where_ratios_adapt(seed: int, units: int, ratio: float) -> None:
+    """Each move has ratios of its own, and the time that a step has with them."""
+    problem = _adaptive(_problem(seed, 12, units), ratio)
+
+    found = Placer(problem).place()
+
+    assert found is not None
+    least_s = problem.step_s(found) * (1 - 1e-6)
+    assert all(problem.step_s(moved) >= least_s for moved in neighbours(found))
+
+
+def _over_slow_links(seed: int, microbatches: int) -> tuple[Problem, Placed]:
+    """Return GPUs whose links take longer than they, equal tensors, and a split."""
+    problem = _problem(seed, 12, 6, microbatches=microbatches)
+    links = {k: Link(v.bytes_per_s / 1e3) for k, v in problem.network.links.items()}
+    network = Network(problem.network.nodes, links)
+    sent = np.array([0.0, *[1e6] * 11, 0.0])
+    problem = attrs.evolve(problem, network=network, sent_bytes=sent)
+    return problem, even(problem, clustered(problem))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4.0, 30.0, 200.0]))
+def test_adapting_keeps_more_in_the_same_time(seed: int, ratio: float) -> None:
+    """The slowest link is as slow as it was, and the others keep what that leaves."""
+    problem, placed = _over_slow_links(seed, 4000)
+    adaptive, uniform = _adaptive(problem, ratio), _uniform(problem, ratio)
+
+    assert adaptive.step_s(placed) == pytest.approx(uniform.step_s(placed), rel=0.01)
+    assert _kept(adaptive, placed, 1e6) >= _kept(uniform, placed, 1e6)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([4.0, 30.0, 200.0]), st.integers(1, 64))
+def test_one_ratio_in_the_same_time_keeps_no_more(
+    seed: int, ratio: float, microbatches: int
+) -> None:
+    """Of any number of microbatches: one ratio, lowered until steps are as long."""
+    problem, placed = _over_slow_links(seed, microbatches)
+    adaptive = _adaptive(problem, ratio)
+    taken_s = adaptive.step_s(placed)
+    low, high = 2.0, ratio
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _uniform(problem, middle).step_s(placed) > taken_s:
+            low = middle
+        else:
+            high = middle
+
+    kept = _kept(_uniform(problem, high), placed, 1e6)
+    assert _kept(adaptive, placed, 1e6) >= kept * (1 - 0.01)
+
+
+def test_links_that_differ_by_direction_adapt_to_both() -> None:
+    """Of what a link needs for activations and for gradients the larger ratio holds."""
+    problem = _problem(0, 8, 4)
+    names = [node.name for node in problem.network.nodes]
+    links = {(a, b): Link(1e8) for a in names for b in names if a != b}
+    links[names[0], names[1]] = Link(1e6)
+    links[names[2], names[1]] = Link(1e5)
+    sent = np.array([0.0, *[1e6] * 7, 0.0])
+    slow = attrs.evolve(
+        problem, network=Network(problem.network.nodes, links), sent_bytes=sent
+    )
+    placed = Placed((0, 1, 2, 3), (0, 2, 4, 6, 8))
+
+    assert _adaptive(slow, 100.0).ratios(placed) == pytest.approx([100, 100, 1])
 
 
 @given(st.integers(0, 10**6))
@@ -211,3 +305,27 @@ def test_units_of_several_gpus_count_as_such() -> None:
 
     assert not list(Cutter(shared, skips=True).candidates([0], 3))
     assert list(Cutter(shared, skips=True).candidates([0], 4))
+
+
+def test_work_of_placing_100_layers_on_48_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Steps that are priced and orders that are cut stay within bounds."""
+    done = {"step_s": 0, "run": 0}
+
+    def count(owner: type, name: str) -> None:
+        plain = getattr(owner, name)
+
+        def counted(*args: Any, **options: Any) -> Any:
+            done[name] += 1
+            return plain(*args, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    count(Problem, "step_s")
+    count(Cutter, "run")
+    problem = _adaptive(_problem(5, 100, 48, microbatches=8), 20.0)
+
+    assert Placer(problem).place() is not None
+    assert done["run"] <= 500
+    assert done["step_s"] <= 2_000

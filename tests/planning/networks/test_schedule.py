@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from perfc.planning.networks import (
     completion_s,
     flow_s,
     ordered_step_s,
+    stage_runs,
     step_s,
 )
 
@@ -95,3 +98,39 @@ def test_completion(
     found = completion_s(sequential_s, parts, communication_s)
 
     assert found == pytest.approx(expected_s)
+
+
+@given(
+    st.lists(_STAGE, min_size=1, max_size=6),
+    st.integers(1, 7),
+    st.sampled_from(["gpipe", "1f1b"]),
+)
+def test_runs_of_stages_make_the_step(
+    stages: list[StageTimes], count: int, schedule: str
+) -> None:
+    """The last run ends with the step; no stage and no link does two things at once."""
+    runs = stage_runs(stages, count, schedule)
+    lanes: dict[tuple[int, bool, bool], list[tuple[float, float]]] = {}
+    for run in runs:
+        way = run.backward if run.link else False
+        lanes.setdefault((run.stage, run.link, way), []).append(
+            (run.start_s, run.end_s)
+        )
+
+    step = ordered_step_s(stages, count, schedule)
+    assert step == pytest.approx(max(run.end_s for run in runs), rel=1e-9)
+    for lane in lanes.values():
+        spans = sorted(lane)
+        for (_, end), (begin, _) in pairwise(spans):
+            assert begin >= end
+    assert 2 * count + 1 == len(lanes[0, False, False])
+
+
+def test_inference_runs_forward_alone() -> None:
+    """Without a backward pass nothing comes back."""
+    stages = [StageTimes(forward_s=1.0, sent_s=0.5), StageTimes(forward_s=2.0)]
+
+    runs = stage_runs(stages, 2, "gpipe")
+
+    assert [0.0, 1.0] == [r.start_s for r in runs if r.stage == 0 and not r.link][:2]
+    assert not [r for r in runs if r.backward and r.microbatch >= 0]

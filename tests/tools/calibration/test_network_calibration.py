@@ -18,6 +18,7 @@ from perfc.tools.calibration import calibrate_networks
 
 BOARD = "jetson-tx2"
 SLOWER = {"gpu.memory_gb_per_s": "40", "gpu.rates_tflops.fp32": "0.5"}
+HEAD = "target,model,params,mode,runtime,dtype,batch,time_us,peak_memory_bytes,source"
 LIBRARIES = 300 * 2**20
 
 
@@ -39,8 +40,10 @@ def _measured(chance: random.Random, network: str, prune: float) -> WorkloadMeas
     )
 
 
-def _report(network: str, prune: float, target: str, **options: Any) -> Any:
-    model = perfc.load(f"{network}:image=96", batch=16, mode="training", prune=prune)
+def _report(
+    network: str, prune: float, target: str, batch: int = 16, **options: Any
+) -> Any:
+    model = perfc.load(f"{network}:image=96", batch=batch, mode="training", prune=prune)
     return perfc.analyze(model, target, **options)
 
 
@@ -85,6 +88,49 @@ def test_half_of_the_levels_tell_the_others(
     assert "gpu.library_mib = 300" in outcome.out
     assert mean["time"] < 0.09 < mean["before"]
     assert mean["memory"] < 0.05
+
+
+def test_a_host_that_is_slower_is_found(tmp_path: Path, command: Command) -> None:
+    """Few images wait for the host, many for kernels: what says how fast both are."""
+    slower = {**SLOWER, "host.speed": "0.2"}
+    fitted: list[WorkloadMeasurement] = []
+    held: list[tuple[str, float, int, float]] = []
+    for level in range(4):
+        for network in ("resnet18", "squeezenet"):
+            for batch in (1, 16):
+                report = _report(network, level / 5, BOARD, batch, overrides=slower)
+                setting = network, level / 5, batch, report.time_us
+                if level % 2:
+                    held.append(setting)
+                else:
+                    fitted.append(_row(*setting))
+    table, profile = tmp_path / "nets.parquet", tmp_path / "board.toml"
+    write_rows(table, fitted, WORKLOADS)
+
+    outcome = command("calibrate", "--from", str(table), "-o", str(profile))
+
+    assert 0 == outcome.code
+    speed = float(outcome.out.partition("host.speed = ")[2])
+    assert speed == pytest.approx(0.2, rel=0.2)
+    off = [
+        abs(_report(network, prune, str(profile), batch).time_us / time_us - 1)
+        for network, prune, batch, time_us in held
+    ]
+    assert sum(off) / len(off) < 0.09
+
+
+def _row(network: str, prune: float, batch: int, time_us: float) -> WorkloadMeasurement:
+    return WorkloadMeasurement(
+        target=BOARD,
+        model=network,
+        params=Record({"image": 96, "prune": prune}),
+        mode="training",
+        runtime="eager",
+        dtype="fp32",
+        batch=batch,
+        time_us=time_us,
+        source="a board with a slower host",
+    )
 
 
 def test_what_was_right_stays(rows: Sequence[WorkloadMeasurement]) -> None:
@@ -138,6 +184,30 @@ def test_one_row(
     assert 1 == outcome.code
     assert "1 measured networks to fit: expected 2 or more" in outcome.error
     assert not profile.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("jetson-tx2,resnet19,{}", "measured network resnet19"),
+        ('jetson-tx2,resnet18,"{""prune"": 1}"', "expected a share of 0 or more"),
+        ('jetson-tx2,resnet18,"{""cut"": 1}"', "cut"),
+        ("jetson-tx9,resnet18,{}", "jetson-tx9"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(
+    tmp_path: Path, command: Command, line: str, problem: str
+) -> None:
+    """As typed: the network or board that there is not, and no file is written."""
+    table, profile = tmp_path / "nets.csv", tmp_path / "board.toml"
+    rest = "training,eager,fp32,8,90000,5e8,made up"
+    lines = [f"jetson-tx2,squeezenet,{{}},{rest.format(n, n * 2e4)}" for n in (4, 8)]
+    table.write_text("\n".join([HEAD, *lines, ""]), encoding="utf-8")
+
+    outcome = command("calibrate", "--from", str(table), "-o", str(profile))
+
+    assert 0 == outcome.code
+    assert profile.exists()
 
 
 def test_networks_beside_other_tables(

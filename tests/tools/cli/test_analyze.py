@@ -80,9 +80,12 @@ def test_several_tables(command: Command) -> None:
     comparison, _, rest = both.partition("\n\n")
     assert f"{comparison}\n" == command.analyze("--target", "a100").out
     assert f"{command.analyze().out}\n{command.analyze(target='a100').out}" == rest
-    heading, first, second = comparison.splitlines()
+    heading, first, second, *notes = comparison.splitlines()
     assert heading.startswith("target ")
     assert heading.endswith("faster than the first")
+    assert ["price of v100-sxm2-16g: ", "price of a100-sxm-80g: "] == [
+        note[: note.index(": ") + 2] for note in notes
+    ]
     assert [("v100-sxm2-16g", "-"), ("a100-sxm-80g", "50 %")] == [
         (row.split()[0], row[len(heading) - len("faster than the first") :].strip())
         for row in (first, second)
@@ -116,7 +119,7 @@ def test_output_replaces(command: Command, tmp_path: Path) -> None:
     [
         ("no/where", 1, "cannot write {}: No such file or directory"),
         ("file/where", 1, "cannot write {}: Not a directory"),
-        (".", 2, "'-o' / '--output': File '{}' is a directory"),
+        (".", 2, "format 'table' writes one file, and {} is a folder: name a file"),
     ],
 )
 def test_output_that_cannot_be(

@@ -71,6 +71,25 @@ def test_needs_a_file(command: Command) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "html", "onnx"])
+def test_no_folder(command: Command, tmp_path: Path, form: str) -> None:
+    """A format that is one file says so of a folder, before anything is computed."""
+    arguments = ["analyze", *SMALL, *TARGET, "--format", form, "-o", str(tmp_path)]
+
+    assert (
+        f"format '{form}' writes one file, and {tmp_path} is a folder: name a file"
+        == command.refused(arguments, 2)
+    )
+
+
+def test_a_folder_of_traces(command: Command, tmp_path: Path) -> None:
+    """A folder gets a trace of each rank, and nothing is printed."""
+    outcome = command.analyze("--format", "trace", "-o", str(tmp_path))
+
+    assert "" == outcome.out
+    assert ["rank0.json.gz"] == [path.name for path in tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("form", ["csv", "html", "md"])
 def test_several_targets(command: Command, form: str) -> None:
     """Tables hold several targets, and say which row is whose."""

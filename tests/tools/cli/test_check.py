@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, TypeAlias
 from xml.etree import ElementTree as ET
 
 import pytest
 from tests.tools.command import WORKLOAD, Command
 
+from perfc.ir import PerfcError
+from perfc.tools.checks import budget_of
+
+Json: TypeAlias = dict[str, Any]
 HEAD = f'[[budget]]\nname = "a<b"\nmodel = "{WORKLOAD}"\ntarget = "v100"\nbatch = 64\n'
 
 
@@ -127,28 +132,137 @@ def test_budgets_at_fault(
     assert str(file) in outcome.error
 
 
+NO_OPS: Json = {
+    "schema": "perfc.report/1",
+    "model": {"name": "m"},
+    "target": {"name": "v100"},
+    "runtime": "eager",
+    "summary": {"time_us": 1.0},
+    "nodes": [],
+    "critical_path": [],
+    "uncertainty": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no file {base}; write it with --update"),
+        ('{"schema": "perfc.report/0"}', "{base}: schema: expected perfc.report/1"),
+        ('{"schema": "perfc.check/1"}', "{base}: schema: expected perfc.report/1"),
+        ('{"schema": ', "{base}: cannot be read as a report"),
+        ("", "{base}: cannot be read as a report"),
+        (json.dumps(NO_OPS), "head: nodes: none is of an op that {base} has"),
+        (
+            json.dumps({"schema": "perfc.reports/1", "reports": [NO_OPS, NO_OPS]}),
+            "{base}: reports: expected as many as head has, 1, found 2",
+        ),
+        (
+            json.dumps({**NO_OPS, "summary": {"time_us": "1"}}),
+            "{base}: summary.time_us: expected a number from 0 on, found '1'",
+        ),
+    ],
+)
+def test_baselines_at_fault(
+    text: str | None, message: str, file: Path, tmp_path: Path, command: Command
+) -> None:
+    """One line names the budget's key, the baseline, and the key in it."""
+    file.write_text(f"{HEAD}regression = '5 %'\nbaseline = 'b.json'", encoding="utf-8")
+    base = tmp_path / "b.json"
+    if text is not None:
+        base.write_text(text, encoding="utf-8")
+    outcome = command("check", str(file), "-o", str(tmp_path / "out"))
+
+    assert 1 == outcome.code
+    assert outcome.error.startswith(
+        f"{file}: budget[0].baseline: {message.format(base=base)}"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_baseline_that_cannot_be_written(file: Path, command: Command) -> None:
+    """`--update` says which budget it is of."""
+    text = f"{HEAD}regression = '5 %'\nbaseline = 'none/b.json'"
+    file.write_text(text, encoding="utf-8")
+    outcome = command("check", str(file), "--update")
+
+    assert 1 == outcome.code
+    assert outcome.error.startswith(f"{file}: budget[0].baseline: cannot write ")
+
+
+def _tested(folder: Path, body: str, *words: str) -> tuple[int, str]:
+    """Return the exit code of a test of that body, and what it prints."""
+    test = folder / "test_budgets.py"
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    test.write_text(f"def test_it(perfc_budget):\n{lines}", encoding="utf-8")
+    plugin = ("-p", "perfc.tools.pytest_plugin", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugin, str(test), *words],
+        cwd=folder,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout
+
+
 def test_the_fixture(file: Path, tmp_path: Path) -> None:
     """A test that asks for `perfc_budget` fails where a limit is broken."""
-    test = tmp_path / "test_budgets.py"
-    test.write_text(
-        "def test_it(perfc_budget):\n    perfc_budget('budgets.toml')\n",
-        encoding="utf-8",
-    )
-    plugin = "perfc.tools.pytest_plugin"
-    words = ("-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", str(test))
-    codes: list[int] = []
-    for most in ("1e9", "1"):
-        file.write_text(f"{HEAD}time_us = {most}\n", encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        codes.append(done.returncode)
+    body = "perfc_budget('budgets.toml')"
+    file.write_text(f"{HEAD}time_us = 1e9\n", encoding="utf-8")
+    assert 0 == _tested(tmp_path, body)[0]
 
-    assert [0, 1] == codes
-    assert "BROKEN" in done.stdout
+    file.write_text(f"{HEAD}time_us = 1\n", encoding="utf-8")
+    code, out = _tested(tmp_path, body)
+    assert 1 == code
+    assert "over budget:\n  a<b: time_us: " in out
+    assert "BROKEN" in out
+
+
+def test_the_fixture_takes_keywords(tmp_path: Path) -> None:
+    """A model and its limits may stand in the test itself."""
+    call = f"perfc_budget('{WORKLOAD}', target='v100', batch=64, {{}})"
+    assert 0 == _tested(tmp_path, call.format("time_us=1e9, unknown_ops=0"))[0]
+
+    code, out = _tested(tmp_path, call.format("time_us=1, launches=1"))
+    assert 1 == code
+    assert f"  {WORKLOAD} on v100: time_us: " in out
+    assert f"  {WORKLOAD} on v100: launches: " in out
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({}, "perfc_budget: it has no limit; give one of time_us"),
+        ({"time_us": "1"}, "perfc_budget.time_us: expected a number from 0 on"),
+        ({"time_us": 1, "batsch": 1}, "takes no option 'batsch'"),
+        ({"time_us": 1, "target": 3}, "perfc_budget.target: expected a text, found 3"),
+    ],
+)
+def test_keywords_at_fault(said: Json, message: str) -> None:
+    """The error names the keyword."""
+    with pytest.raises(PerfcError) as raised:
+        budget_of(WORKLOAD, {"target": "v100", **said})
+
+    assert message in str(raised.value)
+
+
+def test_the_fixture_writes_baselines(tmp_path: Path) -> None:
+    """`--perfc-update` does, as `--update` of the command does."""
+    call = (
+        "from pathlib import Path\n"
+        "perfc_budget('{}', target='v100', batch=64, regression='5 %',\n"
+        "    baseline=Path('base.json'))"
+    )
+    code, out = _tested(tmp_path, call.format(WORKLOAD))
+    assert (1, True) == (code, "perfc_budget.baseline: there is no file" in out)
+
+    assert 0 == _tested(tmp_path, call.format(WORKLOAD), "--perfc-update")[0]
+    assert (tmp_path / "base.json").exists()
+    assert 0 == _tested(tmp_path, call.format(WORKLOAD))[0]
+
+    slower = WORKLOAD.replace("tables=2", "tables=6")
+    code, out = _tested(tmp_path, call.format(slower))
+    assert (1, True) == (code, "regression: " in out)

@@ -47,7 +47,17 @@ program @many {
         ((*FOUR[2:], "--microbatches", "0"), 2, "0 is not in the range"),
         ((*FOUR[2:], "--search", "some"), 2, "'some' is not one of 'fast', 'all'"),
         ((*FOUR[2:], "--limit", "0"), 2, "0 is not in the range"),
-        ((*FOUR[2:], "--objective", "price"), 2, "needs --price-per-hour USD"),
+        (
+            ("--target", "gb200-nvl72", *FOUR[2:], "--objective", "price"),
+            2,
+            "needs --price USD",
+        ),
+        ((*FOUR[2:], "--price", "0"), 2, "--price: expected a number from 0.0001"),
+        (
+            (*FOUR[2:], "--price", "1", "--price-per-hour", "1"),
+            2,
+            "--price-per-hour and --price say the same",
+        ),
         ((*FOUR[2:], "--price-per-hour", "0"), 2, "--price-per-hour 0.0: expected"),
         ((*FOUR[2:], "--memory", "inf"), 2, "--memory inf: expected a number above 0"),
         ((*FOUR[2:], "--mode", "inference", "--optimizer", "sgd"), 2, "needs mode"),

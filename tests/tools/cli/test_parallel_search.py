@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
+from perfc.costmodels import load_target
 from perfc.tools.strategies.pricer import Pricer
 
 GPT = "gpt2:layers=2,hidden=64,heads=4,seq=16,vocab=101"
@@ -18,7 +19,7 @@ DLRM = "dlrm-ddp:tables=4,rows=20000"
 DGX = ("--target", "dgx-a100")
 AMP = ("--dtype", "amp-bf16", "--optimizer", "adamw")
 AGAIN = ("--pass", "checkpoint-activations{modules=transformer.h.*}")
-MONEY = ("--price-per-hour", "3.6")
+MONEY = ("--price", "3.6")
 FOUR = (*DGX, "--ranks", "4", "--batch", "16")
 
 FIXED = """
@@ -124,6 +125,24 @@ def test_analyze_says_the_same(
     assert row["peak_memory_bytes"] == report["memory"]["peak_bytes"]
     assert 4 == row["ranks"] == sum(len(rank["ranks"]) for rank in report["ranks"])
     assert all(text in shown for text in row["passes"])
+
+
+def test_the_price_of_the_sheet(command: Command) -> None:
+    """Without a price a GPU costs what its sheet says; two options say another."""
+    price = load_target("dgx-a100").usd_per_hour
+    asked = (GPT, *FOUR, "--strategy", "dp:4")
+    usual, given, older = (
+        command("parallel", *asked, *more, "--format", "json").report
+        for more in ((), MONEY, ("--price-per-hour", "3.6"))
+    )
+
+    assert given == older
+    assert (price, 3.6) == (usual["usd_per_gpu_hour"], given["usd_per_gpu_hour"])
+    cheap, dear = (
+        report["strategies"][0]["usd_per_million_samples"] for report in (given, usual)
+    )
+    assert price is not None
+    assert dear * 3.6 == pytest.approx(cheap * price, rel=1e-12)
 
 
 def test_a_row_adds_up(command: Command) -> None:

@@ -14,6 +14,8 @@ import perfc
 from perfc.passes.precision import candidates
 
 ASKED = ("quantize", *SMALL, "--target", "a100", "--embeddings", "int8")
+BLOCK = 512
+"""Bytes that memory of a tensor is filled up to a multiple of."""
 BOTH = (*ASKED, "--linear", "int8")
 
 
@@ -51,6 +53,43 @@ def test_the_same_on_a_cpu(command: Command) -> None:
     found = command(*asked, "--format", "json").report
 
     assert 2 * 1000 * (128 + 8) == found["tables_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "row"),
+    [
+        ("embeddings=int8", 128 + 8),
+        ('keep="emb_l.*:int4"', 64 + 4),
+        ("embeddings=int8,rows=fbgemm", 144),
+        ("embeddings=int8,rows=caffe2", 128 + 8),
+    ],
+)
+def test_an_analysis_on_a_cpu(options: str, row: int, command: Command) -> None:
+    """Rows lie as on CPUs, unless it is said how; the report's pipeline runs again."""
+    asked = ("analyze", *SMALL, "--target", "cpu")
+    text = f"quantize{{{options}}}"
+    report = command(*asked, "--pass", text, "--format", "json").report
+    plain = command(*asked, "--format", "json").report
+    pipeline = command(*asked, "--pass", text, "--print-pipeline").out.strip()
+    again = command(*asked, "--pipeline", pipeline, "--format", "json").report
+    held, held_plain = (one["memory"]["parameters_bytes"] for one in (report, plain))
+
+    wanted = pytest.approx(2 * 1000 * (512 - row), abs=2 * BLOCK)
+    assert wanted == held_plain - held
+    assert again["summary"] == report["summary"]
+    assert pipeline == (
+        command(*asked, "--pipeline", pipeline, "--print-pipeline").out.strip()
+    )
+
+
+def test_an_analysis_on_both(command: Command) -> None:
+    """One model, loaded once, has the rows of each target."""
+    targets = ("--target", "a100", "--target", "cpu")
+    words = ("--pass", "quantize{embeddings=int8}", "--format", "json")
+    found = command("analyze", *SMALL, *targets, *words).report["reports"]
+    on_gpu, on_cpu = (one["memory"]["parameters_bytes"] for one in found)
+
+    assert pytest.approx(2 * 1000 * (144 - 136), abs=2 * BLOCK) == on_gpu - on_cpu
 
 
 def test_parameters_are_tables_and_rest(command: Command) -> None:

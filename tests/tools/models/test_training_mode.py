@@ -11,7 +11,7 @@ from tests.tools.command import WORKLOAD, Command
 
 import perfc
 from perfc.ir import UsageError
-from perfc.ir.ops.optimizer import OPTIMIZERS
+from perfc.ir.choices import OPTIMIZERS
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.training import Training
 

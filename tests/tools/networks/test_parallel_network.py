@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
+import perfc
+from perfc.passes import PipelineParallel
+from perfc.passes.graphs import typed
+from perfc.passes.parallel import Compress
+
 _SIX_SITES = "examples/networks/six-sites.toml"
 _MODEL = "gpt2:layers=4"
 
@@ -91,6 +96,79 @@ def test_a_ratio_of_one_changes_nothing(command: Command, tmp_path: Path) -> Non
 
     assert plain["stages"] == same["stages"]
     assert plain["step_us"] == same["step_us"]
+
+
+@pytest.mark.parametrize(
+    "compress", [{"kind": "topk", "ratio": 50}, {"kind": "int8"}, {"kind": "fp16"}]
+)
+def test_the_pass_sends_what_the_verb_counts(
+    command: Command, tmp_path: Path, compress: dict[str, Any]
+) -> None:
+    """As many bytes of a microbatch, each way, and as many messages."""
+    network = _network(tmp_path, "ab", "80\nlatency_ms = 7")
+    text = f"topk:{compress['ratio']}" if "ratio" in compress else compress["kind"]
+
+    found = _asked(command, network, "--compress", text)
+    model = perfc.load(
+        "gpt2",
+        batch=4,
+        mode="training",
+        transforms=[PipelineParallel(2, 4), Compress(**compress)],
+    )
+
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    sends = [[node for node in graph if node.op == "send"] for graph in graphs]
+    assert [4, 4] == [len(each) for each in sends]
+    for key, each in zip(("link_us", "backward_link_us"), sends, strict=True):
+        (type_,) = {typed(node.operands[0]) for node in each}
+        expected_us = 7e3 + type_.bind({"batch": 4}).nbytes / 10
+        assert found["stages"][0][key] == pytest.approx(expected_us, rel=1e-4)
+
+
+def test_energy_is_that_of_the_gpus_in_use(command: Command, tmp_path: Path) -> None:
+    """Of one it is the analysis's; waiting draws what idle boards do."""
+    words = ("--batch", "2", "--format", "json")
+    alone = command("analyze", "gpt2", "--mode", "training", "--target", "h100", *words)
+    expected_j = alone.report["summary"]["energy_j"]
+
+    def joules(names: str, rate: str, target: str = "h100") -> float | None:
+        network = _network(tmp_path, names, rate, target)
+        always = ("--microbatches", str(len(names)), *words, "-q")
+        asked = ("parallel", "gpt2", "--network", network, *always)
+        found: float | None = command(*asked).report["plans"][0]["energy_j"]
+        return found
+
+    one, fast, slow = joules("a", "8"), joules("ab", "1e6"), joules("ab", "800")
+    assert one == pytest.approx(expected_j, rel=1e-9)
+    assert fast is not None
+    assert slow is not None
+    assert fast < slow
+    assert joules("ab", "1e6", "t4") is None
+
+
+def test_probabilities_of_plans(command: Command, tmp_path: Path) -> None:
+    """One of those that fit is the fastest; equal plans share; links are exact."""
+    network = _network(tmp_path, "ab", "8")
+
+    plans = _asked(command, network, "--compare", "even,bandwidth")["plans"]
+
+    chances = {plan["name"]: plan["probability_best"] for plan in plans}
+    assert sum(chances.values()) == pytest.approx(1.0)
+    assert chances["even"] == chances["bandwidth"]
+    assert chances["placed"] >= chances["even"]
+
+
+def test_within_is_held_to_what_is_printed(command: Command, tmp_path: Path) -> None:
+    """Ratios that adapt make a step longer than one ratio does: so it is judged."""
+    network = _network(tmp_path, "abc", "100")
+    adapts = ("--compress", "topk:20,adaptive")
+    least = _asked(command, network, *adapts)["plans"]
+    limit_us = min(plan["time_us"] for plan in least) * 1.001
+
+    found = _asked(command, network, *adapts, "--within", f"{limit_us:.0f}us")
+
+    assert found["step_us"] <= limit_us
+    assert found["within_us"] == pytest.approx(limit_us, rel=1e-6)
 
 
 @pytest.mark.parametrize("compress", ["topk:10,adaptive", "topk:20,adaptive"])

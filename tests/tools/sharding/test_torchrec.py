@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tools.command import Command
 
-from perfc.ir.ops.optimizer import OPTIMIZERS
+from perfc.ir.choices import OPTIMIZERS
 from perfc.passes import Placement, World
 from perfc.passes.embeddings import TABLE_WISE
 from perfc.planning import PerfRules, Topology, TorchRecCost, plan_times

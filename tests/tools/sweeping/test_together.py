@@ -75,6 +75,7 @@ SPACES: dict[str, tuple[dict[str, Any], list[str], Varied]] = {
             "batch": st.integers(1, 40),
             "seq": st.integers(16, 512),
             "mode": st.sampled_from(["inference", "training"]),
+            "carbon.g_per_kwh": st.sampled_from([50, 400]),
         },
     ),
     "ranks": (

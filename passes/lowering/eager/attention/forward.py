@@ -18,7 +18,8 @@ from collections.abc import Mapping
 import attrs
 
 from perfc.ir import AttrValue, Kernel, Record, TensorType
-from perfc.ir.ops.attention import ATTENTION_KERNELS, full_mask
+from perfc.ir.choices import ATTENTION_KERNELS
+from perfc.ir.ops.attention import full_mask
 from perfc.passes.lowering.eager.attention.patterns import has_pattern, without_loops
 from perfc.passes.lowering.eager.site import (
     Eager,

@@ -68,8 +68,17 @@ def _bucketize(site: Site) -> Eager:
     )
 
 
+def _check(site: Site) -> Eager:
+    """Each index is read once; what is wrong is written, which is seldom."""
+    work = site.work
+    indices = site.operands[1]
+    launch = stream("scan", "bounds", indices.numel, work.bytes_read, 0)
+    return Eager("fbgemm::bounds_check_indices", (launch,))
+
+
 RULES: Mapping[str, Rule] = {
     "bucketize_bags": _bucketize,
+    "check_bags": _check,
     "regroup_bags": _regroup,
 }
 """Rules of lists of bags, by op name."""

@@ -8,13 +8,12 @@ A lookup of one table is that of `nn.EmbeddingBag`, one of several is fbgemm's
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from perfc.ir import DTYPES, AttrValue, DType, Record, TensorType, Work
 from perfc.ir.ops.embedding import bags
-from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
-from perfc.passes.lowering.eager.embedding.row_cache import filled_caches
 from perfc.passes.lowering.eager.embedding.rows import (
     PADDING,
     Lookup,
@@ -49,6 +48,9 @@ from perfc.passes.lowering.eager.site import (
     vector_launch,
 )
 
+if TYPE_CHECKING:
+    from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
+
 FUSED = "fbgemm::split_embedding_codegen_lookup"
 """What looks several tables up at once."""
 
@@ -72,7 +74,7 @@ def _embedding_bag(site: Site) -> Eager:
     lookup = Lookup.of(site, rest[0], batch)
     dtype = site.operands[0].type.dtype
     name = FUSED if tables > 1 else "aten::embedding_bag"
-    far = FarLookup.of(site, lookup)
+    far = _far(site, lookup)
     if far is None:
         return Eager(name, (*launches, *_read(lookup, dtype, site.work)))
     launches += far.before(dtype)
@@ -82,10 +84,28 @@ def _embedding_bag(site: Site) -> Eager:
     return Eager(name, (*launches, *far.beside(dtype, site.results[0].dtype.bits // 8)))
 
 
+def _far(site: Site, lookup: Lookup) -> FarLookup | None:
+    """Return the part of a lookup that others than kernels do, None without one."""
+    if not _is_placed(lookup):
+        return None
+    from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup  # noqa: PLC0415 - lazy
+
+    return FarLookup.of(site, lookup)
+
+
 def _read(lookup: Lookup, dtype: DType, work: Work) -> tuple[Launch, ...]:
     """Return the kernel that looks up, and what brings rows into caches before it."""
     kernel = vector_launch("embedding_bag", dtype, lookup.params(), work)
+    if not _is_placed(lookup):
+        return (kernel,)
+    from perfc.passes.lowering.eager.embedding.row_cache import filled_caches  # noqa: PLC0415 - lazy
+
     return (*filled_caches(lookup, dtype), kernel)
+
+
+def _is_placed(lookup: Lookup) -> bool:
+    """Whether a table lies elsewhere than in device memory."""
+    return any(table.get("tier") for table in lookup.tables)
 
 
 def _bag_backward(site: Site) -> Eager:

@@ -51,8 +51,37 @@ def test_both_ends_work() -> None:
         before, after = (Counter(node.op for node in g) for g in (plain, made))
         assert after["topk"] == before["send"]
         assert after["scatter_elements"] - before["scatter_elements"] == before["recv"]
-        assert after["send"] == 2 * before["send"]
-        assert after["recv"] == 2 * before["recv"]
+        assert after["send"] == before["send"]
+        assert after["recv"] == before["recv"]
+
+
+def test_int8_finds_its_scale_and_sends_it_along() -> None:
+    """The largest magnitude is looked for, and 4 bytes follow each tensor's values."""
+    for plain, made in zip(_graphs(), _graphs(Compress(kind="int8")), strict=True):
+        before, after = (Counter(node.op for node in g) for g in (plain, made))
+        ways = before["send"], before["recv"]
+        assert (after["amax"], after["quantize"], after["dequantize"]) == (
+            ways[0],
+            ways[0],
+            ways[1],
+        )
+        more_bytes = _sent_bytes(made) - _sent_bytes(plain) / 4
+        assert more_bytes == 4 * before["send"]
+
+
+@pytest.mark.parametrize("kind", ["topk", "fp16", "int8"])
+def test_what_is_received_has_the_types_of_before(kind: str) -> None:
+    """Also compiled, where views of messages lie between kernels that are fused."""
+    report = perfc.analyze(
+        "gpt2:layers=2",
+        target="a100",
+        batch=2,
+        mode="training",
+        runtime="compiled",
+        transforms=[_STAGES, Compress(kind=kind, half=True)],
+    )
+
+    assert report.time_us > 0
 
 
 def test_a_ratio_of_one_is_the_analysis_without_it() -> None:

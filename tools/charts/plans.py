@@ -1,0 +1,119 @@
+"""What pages show of ranked plans: their times, and time against memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from perfc.tools.pages import (
+    Axis,
+    Bar,
+    Bars,
+    Chart,
+    Heading,
+    Part,
+    Preformatted,
+    Remarks,
+    Section,
+    Series,
+    page,
+)
+from perfc.tools.reports import PricedPlan, VerbResult, format_bytes, format_us
+
+_SHOWN = 12
+"""Plans with a bar: the first ones."""
+
+_WIDE = 5
+"""An axis is logarithmic where its largest number is so often the least."""
+
+
+_NEAR = 4
+"""A limit so often the largest memory is too far away to be drawn."""
+
+
+def plan_bars(plans: Sequence[PricedPlan], name: str) -> Bars:
+    """Return a bar for each of the first plans, with its interval and chance."""
+    shown = plans[:_SHOWN]
+    known = any(plan.probability_best is not None for plan in shown)
+    heading = ("plan", "", "time", "is best" if known else "")
+    return Bars([*map(_bar, shown)], name, heading)
+
+
+def _bar(plan: PricedPlan) -> Bar:
+    low, high = plan.time_us_p05, plan.time_us_p95
+    known = low is not None and high is not None
+    return Bar(
+        label=plan.name,
+        amount=plan.time_us,
+        text=format_us(plan.time_us),
+        note="" if plan.probability_best is None else plan.chance,
+        kind="kernel",
+        low=low if known and low is not None else math.nan,
+        high=high if known and high is not None else math.nan,
+    )
+
+
+def time_and_memory(
+    plans: Sequence[PricedPlan], limit_bytes: float | None = None
+) -> Chart | None:
+    """Return a chart of time over memory; None of fewer than two plans that have both.
+
+    Args:
+        plans: The plans.
+        limit_bytes: What a device has, drawn as a line; None: nothing is drawn.
+
+    """
+    shown = [
+        (plan, plan.peak_memory_bytes)
+        for plan in plans
+        if plan.peak_memory_bytes and math.isfinite(plan.time_us)
+    ]
+    if len(shown) < 2:  # noqa: PLR2004 - one alone compares with nothing
+        return None
+    x = [size for _, size in shown]
+    y = [plan.time_us for plan, _ in shown]
+    notes = [
+        f"{plan.name}: {format_us(plan.time_us)}, {format_bytes(size)}"
+        for plan, size in shown
+    ]
+    series = [Series("plans", x, y, notes=notes)]
+    text = "Each point is a plan: lower is faster, further left needs less memory."
+    if limit_bytes is not None and limit_bytes < _NEAR * max(x):
+        ends = [limit_bytes, limit_bytes], [min(y), max(y)]
+        series.append(Series("what a device has", *ends, drawn="dashes", color=-1))
+        text += " What is right of the dashed line does not fit."
+    return Chart(
+        Axis("memory of the fullest device", "bytes", log=_is_wide(x)),
+        Axis("time of a step", "us", log=_is_wide(y)),
+        series,
+        text,
+    )
+
+
+def _is_wide(values: Sequence[float]) -> bool:
+    return max(values) > _WIDE * min(values) > 0
+
+
+def interval_text(plan: PricedPlan) -> str:
+    """Say the interval of a plan's time; nothing where nobody knows it."""
+    low_us, high_us = plan.time_us_p05, plan.time_us_p95
+    if low_us is None or high_us is None:
+        return ""
+    return f"90 % interval {format_us(low_us)} to {format_us(high_us)}"
+
+
+def result_page(result: VerbResult, title: str) -> str:
+    """Return the page of a result that has none of its own; it loads nothing."""
+    parts: list[Part] = [Heading(title), Remarks(result.diagnostics)]
+    if result.plans:
+        best = result.plans[0]
+        parts[0] = Heading(
+            title,
+            answer=format_us(best.time_us),
+            label=f"Step with {best.name}:",
+            remark=interval_text(best),
+        )
+        bars = plan_bars(result.plans, "Time of a step with each plan")
+        parts.append(Section("Plans", [bars]))
+    parts.append(Section("In numbers", [Preformatted(str(result))]))
+    return page(title, parts)

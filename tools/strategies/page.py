@@ -1,0 +1,138 @@
+"""Compared strategies as a page: times, memory, and what the step of the best is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perfc.planning.strategies import StrategyPrice
+from perfc.tools.charts import (
+    interval_text,
+    plan_bars,
+    stage_timeline,
+    time_and_memory,
+)
+from perfc.tools.pages import (
+    Badge,
+    Bar,
+    Bars,
+    Heading,
+    Part,
+    Preformatted,
+    Remarks,
+    Section,
+    Text,
+    page,
+    quantity_table,
+)
+from perfc.tools.reports import format_percent, format_quantity, format_us
+from perfc.tools.strategies.report import (
+    Comparison,
+    cannot_be,
+    limit_text,
+    not_priced,
+    strategy_tables,
+)
+
+_US = 1e6
+
+
+def strategies_page(found: Comparison) -> str:
+    """Return the page; it loads nothing from anywhere."""
+    parts: list[Part] = [_heading(found), Remarks(found.diagnostics)]
+    fitting, others = strategy_tables(found)
+    limit = limit_text(found)
+    if fitting:
+        fit = zip(found.plans, found.findings.ranked, strict=True)
+        plans = [plan for plan, price in fit if not price.missing_bytes]
+        bars = plan_bars(plans, "Time of a step with each strategy")
+        table = quantity_table(fitting, "Strategies", search=True)
+        note = found.within_text
+        parts.append(Section("Strategies", [bars, table], note=note))
+        parts += _best(found)
+    chart = time_and_memory(found.plans, found.pricer.limit_bytes)
+    if chart is not None:
+        parts.append(Section("Time and memory", [chart]))
+    if others:
+        table = quantity_table(others, "Strategies that do not fit", search=True)
+        parts.append(Section(f"Too much for {limit}", [table]))
+    parts += _left_out(found)
+    return page(f"perfc parallel: {found.pricer.models.program.name}", parts)
+
+
+def _heading(found: Comparison) -> Heading:
+    asked, name = found.question, found.pricer.models.program.name
+    request, best = asked.request, found.findings.best
+    sizes = " or ".join(f"{count:,}" for count in asked.ranks)
+    samples = () if request.batch is None else (f"{request.batch:,} samples",)
+    facts = (
+        *("training step" if request.mode == "training" else "inference", *samples),
+        *(str(request.dtype), str(request.runtime), f"by {asked.objective.name}"),
+    )
+    title = f"{name} on {sizes} GPUs of {asked.target.name}"
+    cut: list[Badge] = []
+    if found.findings.interrupted:
+        cut.append(("interrupted: not all is priced", "bad"))
+    if best is None:
+        text = f"nothing fits in {limit_text(found)} of a GPU"
+        return Heading(title, facts, badges=[(text, "bad"), *cut])
+    priced = found.plans[found.findings.ranked.index(best)]
+    return Heading(
+        title,
+        asked=facts,
+        answer=format_us(best.step_s * _US),
+        label=f"Step with {best.strategy}:",
+        remark=interval_text(priced),
+        badges=[
+            (f"{format_quantity(best.samples_per_s, '').strip()} samples/s", ""),
+            (f"bound by {best.bound}", ""),
+            (f"is best with {priced.chance}", ""),
+            *cut,
+        ],
+    )
+
+
+def _best(found: Comparison) -> Iterator[Part]:
+    best = found.findings.best
+    if best is None:
+        return
+    bars = Bars([*_parts(best)], "Parts of the step")
+    stages: list[Part] = []
+    if best.strategy.stages > 1:
+        stages.append(stage_timeline(found.pricer.report(best.strategy)))
+    command = Preformatted(found.command(best.strategy))
+    note = "Shares of the critical path, by what limits it; below the command that "
+    yield Section(
+        f"The step with {best.strategy}",
+        [bars, *stages, command],
+        note=f"{note}predicts it in full.",
+    )
+
+
+def _parts(best: StrategyPrice) -> Iterator[Bar]:
+    """Yield the parts of the step: its bubble, and what limits the rest."""
+    left_s = best.step_s - best.bubble_s
+    parts_s = {name: share * left_s for name, share in best.shares.items()}
+    kinds = {"host": "host", "memory": "memory", "network": "comm", "compute": "kernel"}
+    for name, part_s in {**parts_s, "bubble": best.bubble_s}.items():
+        if part_s:
+            share = format_percent(part_s / best.step_s)
+            kind = kinds.get(name, "idle")
+            yield Bar(name, part_s, format_us(part_s * _US), share, kind)
+    exposed_s = best.exposed_s
+    if exposed_s:
+        share = format_percent(exposed_s / best.step_s)
+        text = format_us(exposed_s * _US)
+        yield Bar("of it exposed communication", exposed_s, text, share, "comm")
+
+
+def _left_out(found: Comparison) -> Iterator[Part]:
+    left = _lines(not_priced(found, found.findings.left))
+    refused = _lines(cannot_be(found.findings.refused))
+    if left:
+        yield Section("Not priced", left, folded=True)
+    if refused:
+        yield Section("Cannot be", refused, folded=True)
+
+
+def _lines(lines: Iterator[str]) -> Sequence[Part]:
+    return [*map(Text, lines)]
