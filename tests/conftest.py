@@ -13,6 +13,7 @@ text below the line again.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +36,10 @@ from perfc.tools.reports.print_facts import print_analysis
 # A loaded machine is no reason for a property to fail.
 settings.register_profile("perfc", deadline=None)
 settings.load_profile("perfc")
+
+# What the tests read has the colours of no terminal that they are run in.
+for _name in ("FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(_name, None)
 
 _GOLDEN = Path(__file__).parent / "golden"
 _RUN = re.compile(r"// RUN:(?P<pipeline>[^\n]*?)(?:--target (?P<target>\S+))?\s*\n")

@@ -168,7 +168,11 @@ def test_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("sys.stderr.write", said.append)
     monkeypatch.setattr("sys.stderr.fileno", lambda: 2)
-    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((20, 5)))
+
+    def size(number: int) -> os.terminal_size:
+        return os.terminal_size((20, 5))
+
+    monkeypatch.setattr(os, "get_terminal_size", size)
     _at(itertools.count(0, 10), monkeypatch, live=True)
     progress = Progress()
     progress.step("a step whose name is long")

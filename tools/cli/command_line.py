@@ -19,10 +19,10 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -44,7 +44,9 @@ from perfc.tools.files import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-_MODULES = dict.fromkeys(("targets", "ops", "passes", "models"), "lists")
+_MODULES: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("targets", "ops", "passes", "models"), "lists")
+)
 """Modules of verbs that have no file of their own name."""
 
 _GROUPS = {
