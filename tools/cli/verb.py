@@ -26,10 +26,10 @@ _GROUPS: Mapping[str, str] = MappingProxyType(
         "--input-pipeline",
         "Training": "--mode --optimizer --accumulate",
         "Target": "--target --preset --set --ranks --runtime --attention --inputs "
-        "--overheads --device --price",
+        "--overheads --device --price --carbon",
         "Passes": "--pass --pipeline --plugin --verify-each --print-pipeline",
         "Output": "--format --output --quiet --verbose --strict --sensitivity "
-        "--metric --where --pareto --best",
+        "--metric --where --sort --pareto --best",
         "Other": "--budget --debug --help",
     }
 )
