@@ -65,17 +65,17 @@ def test_what_is_no_such_list(entry: Mapping[str, Any]) -> None:
     assert Elements(_archive(entry, FIVE))("lists.dims") is None
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"path_name": "nowhere"},
-        {"path_name": 5},
-        {"tensor_meta": {"dtype": "int"}},
-        {"tensor_meta": {"sizes": 3}},
-        {"tensor_meta": {"sizes": [{}]}},
-        {"tensor_meta": {"storage_offset": 1}},
-    ],
-)
+_DAMAGED: list[Mapping[str, Any]] = [
+    {"path_name": "nowhere"},
+    {"path_name": 5},
+    {"tensor_meta": {"dtype": "int"}},
+    {"tensor_meta": {"sizes": 3}},
+    {"tensor_meta": {"sizes": [{}]}},
+    {"tensor_meta": {"storage_offset": 1}},
+]
+
+
+@pytest.mark.parametrize("entry", _DAMAGED)
 def test_archives_that_are_damaged(entry: Mapping[str, Any]) -> None:
     """They are refused in one line."""
     with pytest.raises(UnsupportedModelError) as refused:
