@@ -99,7 +99,8 @@ def _read(
         return None
     (kind, count), (letter, size) = sizes[0], _INTEGERS[code]
     start = meta.record("storage_offset").integer("as_int")
-    if kind != "as_int" or not isinstance(count, int) or count > MOST_ELEMENTS:
+    known = kind == "as_int" and isinstance(count, int)
+    if not known or not 0 <= count <= MOST_ELEMENTS:
         return None
     info = archive.getinfo(f"{folder}/{entry.text('path_name')}")
     if not 0 <= (start + count) * size <= info.file_size or start < 0:
