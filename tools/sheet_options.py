@@ -108,8 +108,9 @@ def with_sheet_options(
 
 
 def _text(name: str, known: SheetOption, value: object) -> str:
-    is_file = known.takes_file and isinstance(value, os.PathLike)
-    return path_text(name, value) if is_file else read_field(name, value)
+    if known.takes_file and isinstance(value, Path):
+        return path_text(name, value)
+    return read_field(name, value)
 
 
 def _check(known: SheetOption, text: str) -> None:

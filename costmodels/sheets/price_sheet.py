@@ -47,7 +47,7 @@ def with_price(
     """
     prices = _Prices(Path(overrides[USD_PER_HOUR])).read()
     rest = {name: text for name, text in overrides.items() if name != USD_PER_HOUR}
-    for name in (document["name"], document.get(TARGET)):
+    for name in (str(document["name"]), str(document.get(TARGET))):
         if name in prices:
             usd, citation = prices[name]
             cited = {USD_PER_HOUR: f"--price: {citation}"}

@@ -32,11 +32,11 @@ def test_rows_cost_what_reports_do() -> None:
     """Few rows or many, priced together or not: they are those of analyses."""
     asked: dict[str, Any] = {"metric": [USD, CO2E], "dtype": "fp16", "carbon": 400}
     found = sweep(WORKLOAD, ["h100", "t4"], {"batch": BATCHES}, **asked).rows
-    others = {"dtype": "fp16", "carbon": 400}
 
     assert 2 * len(BATCHES) == len(found)
     for row in found:
-        of_one = {"batch": row["batch"], **others}
+        of_one: dict[str, Any] = {"dtype": "fp16", "carbon": 400}
+        of_one["batch"] = row["batch"]
         summary = perfc.analyze(WORKLOAD, row["target"], **of_one).summary
         assert summary[USD] == pytest.approx(row[USD], rel=1e-9)
         assert (summary[CO2E] is None) == (row["target"] == "t4")
