@@ -130,6 +130,10 @@ def quantize(model: str, **options: Any) -> int:
 
 
 def _written(found: Quantization, format_: str) -> str:
+    if format_ == "table":
+        return str(found)
+    if format_ == "json":
+        return found.to_json()
     from perfc.tools.quantizing import quantized_csv, quantized_markdown, quantized_page
 
     written = {
@@ -137,6 +141,4 @@ def _written(found: Quantization, format_: str) -> str:
         "md": quantized_markdown,
         "html": quantized_page,
     }
-    if format_ in written:
-        return written[format_](found)
-    return found.to_json() if format_ == "json" else str(found)
+    return written[format_](found)
