@@ -178,8 +178,8 @@ def _best(looks: Sequence[_Seen], rows: NDArray[np.bool_]) -> _Seen:
 
 def _speed(target: str) -> float:
     """Return how fast the host of a sheet is."""
-    host = load_target(target).host
-    return 1.0 if host is None or host.speed is None else host.speed
+    speed = load_target(target).host.speed
+    return 1.0 if speed is None else speed
 
 
 def _left_out(looks: Sequence[_Seen]) -> Floats:
