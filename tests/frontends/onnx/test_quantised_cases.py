@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
 from pathlib import Path
 
 import onnx
 import pytest
-from onnx.backend.test.case.node import collect_testcases
+from tests.frontends.onnx.node_cases import cases_of
 
 import perfc
 
@@ -25,37 +23,29 @@ AT_LEAST = 40
 """As many cases onnx 1.16 has; newer ones have more."""
 
 
-@functools.cache
-def _cases() -> dict[str, onnx.ModelProto]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what numpy thinks of their examples
-        cases = collect_testcases("")
-    found = {
-        case.name: case.model
-        for case in cases
-        if isinstance(case.model, onnx.ModelProto)
-    }
-    return {
-        name: model
-        for name, model in found.items()
-        if QUANTISED & {node.op_type for node in model.graph.node}
-    }
+_MODULES = (
+    *("quantizelinear", "dequantizelinear", "dynamicquantizelinear"),
+    *("matmulinteger", "convinteger", "qlinearmatmul", "qlinearconv"),
+)
+CASES: dict[str, onnx.ModelProto] = {
+    name: case.model for name, case in cases_of(_MODULES).items()
+}
 
 
 def test_there_are_as_many() -> None:
     """All ops of few bits have cases."""
-    ops = {node.op_type for model in _cases().values() for node in model.graph.node}
+    ops = {node.op_type for model in CASES.values() for node in model.graph.node}
 
-    assert len(_cases()) >= AT_LEAST
+    assert len(CASES) >= AT_LEAST
     assert ops >= QUANTISED
 
 
-@pytest.mark.parametrize("name", sorted(_cases()))
+@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("runtime", ["eager", "compiled"])
 def test_no_op_is_dear_or_free(name: str, runtime: str, tmp_path: Path) -> None:
     """Every case has kernels that are known; products are of 8 bits."""
     path = tmp_path / "case.onnx"
-    model = _cases()[name]
+    model = CASES[name]
     onnx.save(model, path)
 
     report = perfc.analyze(str(path), "h100", runtime=runtime)

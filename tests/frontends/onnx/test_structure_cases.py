@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case import node as node_cases
+from tests.frontends.onnx.node_cases import cases_of
 
 import perfc
 from perfc.ir.dims import evaluate
@@ -28,15 +27,7 @@ _SEQUENCES = sorted(_DATA.glob("test_sequence_model[1-8]"))
 _OLDER = frozenset({"test_scan_sum"})
 
 
-def _cases() -> dict[str, Any]:
-    for name in _MODULES:
-        importlib.import_module(f"{node_cases.__name__}.{name}")
-    # Private, because to collect all of them takes ten seconds.
-    found: Sequence[Data] = vars(node_cases)["_NodeTestCases"]
-    return {case.name: case for case in found if case.name not in _OLDER}
-
-
-CASES = _cases()
+CASES = {name: case for name, case in cases_of(_MODULES).items() if name not in _OLDER}
 
 
 @pytest.mark.parametrize("name", CASES)
