@@ -73,7 +73,7 @@ def problem_of(seed: int, layers: int, nodes: int) -> Problem:
 
 
 def prices_of(work: np.ndarray) -> LayerPrices:
-    """Return what layers take that go forward in these seconds."""
+    """Return prices of layers that take these seconds forward, and need no memory."""
     none, cuts = np.zeros(len(work)), np.zeros(len(work) + 1)
     return LayerPrices(
         forward_s=work,

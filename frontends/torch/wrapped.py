@@ -12,10 +12,13 @@ from typing import Any
 import torch
 
 _FLATTEN, _UNFLATTEN = "__tensor_flatten__", "__tensor_unflatten__"
+_NESTED = "torch.nested."
 
 
 def is_wrapper(kind: type) -> bool:
-    """Whether tensors of a class are made of others."""
+    """Whether tensors of a class are made of others, whose sizes are known."""
+    if kind.__module__.startswith(_NESTED):  # data decide their sizes
+        return False
     return hasattr(kind, _FLATTEN) and hasattr(kind, _UNFLATTEN)
 
 

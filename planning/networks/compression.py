@@ -17,7 +17,7 @@ TOPK, FP16, INT8, NONE = "topk", "fp16", "int8", "none"
 ADAPTIVE = "adaptive"
 INDEX_BYTES = 4
 SCALE_BYTES = 4
-"""Of a tensor in `int8`: one scale for all of it."""
+"""What a tensor in `int8` carries beside its values: one fp32 scale."""
 _VALUE_BYTES = {FP16: 2, INT8: 1}
 
 

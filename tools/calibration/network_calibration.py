@@ -43,7 +43,7 @@ _STIFFNESS = 0.05
 """Weight of a factor of 2, in rows that are off by their whole time."""
 
 _SPEEDS = (1.0, *(2.0 ** (step / 4) for step in range(-8, 9) if step))
-"""By how much the host may be faster than the sheet says; the sheet's first."""
+"""Factors by which a host may be faster than its sheet says, the sheet itself first."""
 
 _FOLDS = 3
 _LEAST_SIGMA = 0.02

@@ -205,7 +205,7 @@ class _Sizes:
 
 
 def _watts(report: Report) -> tuple[float | None, float]:
-    """Return what a GPU draws for work, and in any case: as an analysis has joules.
+    """Return watts of a GPU for its work, and in any case, as an analysis has joules.
 
     Of boards that nobody has measured, their share of a node draws the same throughout.
     """

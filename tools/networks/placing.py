@@ -358,7 +358,7 @@ class NetworkPricer:
         )
 
     def _table_of(self, unit: Unit) -> LayerTable:
-        """Return what layers take on a GPU of a unit, for its part of a microbatch."""
+        """Return prices of layers on a GPU of a unit, for its part of a microbatch."""
         target = self.question.network.nodes[unit.node].target
         return self._table(target, self.samples // unit.gpus)
 
