@@ -70,7 +70,7 @@ def cost_words(report: Json, ranks: int) -> tuple[str, str]:
     if usd is None:
         return "", ""
     by = f"a million samples, at {target['usd_per_hour']:,.4g} USD an hour"
-    by += " a rank" if ranks > 1 else ""
+    by += " a GPU" if ranks > 1 else ""
     source = str(target["price_source"])
     is_given = source.startswith("--") or "(--set)" in source
     return (

@@ -12,6 +12,9 @@ _SILENT_S = 2
 _SOON_S, _EVERY_S = 0.1, 5
 """How often a terminal is told, and a log."""
 
+_WHOLE = 10
+"""Rates from here on are shown without a decimal."""
+
 
 class Progress:
     """Tells the user how far a verb is; on a terminal nothing of it stays.
@@ -68,6 +71,12 @@ class Progress:
         else:
             self.line(text)
 
+    def glance(self, text: str) -> None:
+        """Say what begins now, and is short: a log hears of it now and then."""
+        self._what, self._step, self._since_s = "", text, time.monotonic()
+        if self.live or self._is_due(self._since_s):
+            self._tell(text)
+
     def tick(self) -> None:
         """Say on a terminal for how long the last step has been going on."""
         now_s = time.monotonic()
@@ -115,7 +124,7 @@ def _rate_text(rate: float) -> str:
     """Return how many a second, or, of slow things, how long each takes."""
     if rate < 1:
         return f"{1 / rate:,.3g} s each"
-    return f"{rate:,.0f} a second" if rate >= 10 else f"{rate:.1f} a second"  # noqa: PLR2004 - digits
+    return f"{rate:,.{0 if rate >= _WHOLE else 1}f} a second"
 
 
 def clock(seconds: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import pytest
 import torch
+from tests.interrupts import heed_interrupts
 from tests.tools.command import Command
 
 from perfc.ir import PerfcError
@@ -197,7 +198,7 @@ def test_an_interrupted_run_writes_its_table(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
-        preexec_fn=_heed_interrupts,  # noqa: PLW1509 - no threads are running
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 - no threads are running
     ) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and _lines_of(journal) < 2:
@@ -209,11 +210,6 @@ def test_an_interrupted_run_writes_its_table(tmp_path: Path) -> None:
     assert "perfc: error: interrupted" == err.splitlines()[-1]
     assert read_rows(path, MEASUREMENTS)
     assert not journal.exists()
-
-
-def _heed_interrupts() -> None:
-    """Undo what a shell does to commands in the background: they ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _row(device: Device) -> Measurement:

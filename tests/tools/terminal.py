@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import attrs
 import pytest
+from tests.interrupts import heed_interrupts
 
 _SECONDS = 300
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -70,6 +71,7 @@ def run_at_terminal(
         stdout=there,
         stderr=there,
         env={**inherited, "TERM": "xterm", **environment},
+        preexec_fn=heed_interrupts,  # noqa: PLW1509 - no threads are running
     )
     os.close(there)
     try:

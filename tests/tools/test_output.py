@@ -114,11 +114,9 @@ def test_any_encoding_of_stdout_will_do(encoding: str, form: str) -> None:
     text = found.stdout.decode(encoding if form == "table" else "utf-8")
 
     assert (0, b"") == (found.returncode, found.stderr)
-    assert ("dlrm-ddp - batch 8" if encoding == "ascii" else "dlrm-ddp · batch 8") in (
-        text
-        if form == "table"
-        else text.replace("·", "-" * (encoding == "ascii") or "·")
-    )
+    dot = "-" if encoding == "ascii" else "·"
+    between = {"table": f" {dot} ", "md": " · ", "html": "</li><li>"}[form]
+    assert f"batch 8{between}inference" in text
 
 
 @pytest.mark.parametrize(

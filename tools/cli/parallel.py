@@ -309,7 +309,7 @@ def _placed(options: dict[str, Any]) -> NetworkComparison:
         compare=compare,
         within_s=None if within is None else read_seconds("--within", within),
     )
-    pricer = NetworkPricer(question, current_progress().step)
+    pricer = NetworkPricer(question, current_progress(logged=True).glance)
     return NetworkComparison(question, pricer, pricer.plans())
 
 
