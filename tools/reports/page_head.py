@@ -21,7 +21,6 @@ _SUMMED = (
     ("samples_per_s", "samples/s", "{:,.10g}"),
     ("tokens_per_s", "tokens/s", "{:,.10g}"),
     ("samples_per_j", "samples/J", "{:,.10g}"),
-    ("usd_per_million_samples", "USD per million samples", "{:,.10g}"),
 )
 _BOUNDS = {
     "host": "bound by the host",

@@ -86,7 +86,7 @@ def _heading(found: Sharding) -> Heading:
         answer=format_us(best.step_s * US),
         label=f"Step under {best.name}, the fastest plan:",
         remark=remark,
-        badges=[fits, (f"is best with {priced.chance}", "")],
+        badges=[fits, (f"best with {priced.chance} probability", "")],
     )
 
 

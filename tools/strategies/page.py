@@ -85,7 +85,7 @@ def _heading(found: Comparison) -> Heading:
         badges=[
             (f"{format_quantity(best.samples_per_s, '').strip()} samples/s", ""),
             (f"bound by {best.bound}", ""),
-            (f"is best with {priced.chance}", ""),
+            (f"best with {priced.chance} probability", ""),
             *cut,
         ],
     )
