@@ -11,13 +11,13 @@ from perfc.ir import Diagnostic
 from perfc.tools import pages
 from perfc.tools.report_page.drawn import memory_chart, roofline_chart
 from perfc.tools.reports import (
+    Comparison,
     Report,
     Slope,
     answer,
     basis,
     breakdown,
     cards,
-    comparison_rows,
     format_bytes,
     format_quantity,
     format_us,
@@ -45,41 +45,44 @@ def reports_page(reports: Sequence[Report], timelines: Sequence[pages.Timeline])
     """Return the page of reports.
 
     Args:
-        reports: Of one model, one a target.
+        reports: One for each model and target.
         timelines: When what runs where, for each.
 
     """
     first, *others = reports
-    title = f"perfc: {first.model.name}"
     pairs = zip(reports, timelines, strict=True)
     if not others:
         sections = [*report_head(first), *_sections(first, timelines[0], 2)]
-        return pages.page(f"{title} on {first.target.name}", sections)
-    compared = [pages.Heading(f"{first.model.name} on {len(reports)} targets")]
+        title = f"perfc: {first.model.name} on {first.target.name}"
+        return pages.page(title, sections)
+    compared = Comparison(reports)
+    names = [plan.name for plan in compared.plans]
     return pages.page(
-        title,
+        f"perfc: {compared.title}",
         [
-            *compared,
-            *_all_remarks(reports),
-            pages.Section("Targets compared", [*_comparison(reports)]),
+            pages.Heading(compared.title),
+            *_all_remarks(names, reports),
+            pages.Section("Comparison", [*_comparison(names, compared)]),
             *(
                 pages.Section(
-                    f"{report.target.name}: {format_us(report.time_us)}",
+                    f"{name}: {format_us(report.time_us)}",
                     [*_head(report), *_sections(report, timeline, 3, len(reports))],
                     folded=report is not first,
                 )
-                for report, timeline in pairs
+                for name, (report, timeline) in zip(names, pairs, strict=True)
             ),
         ],
     )
 
 
-def _all_remarks(reports: Sequence[Report]) -> Iterator[pages.Part]:
-    """Yield the remarks on any target, once each, with whose they are."""
+def _all_remarks(
+    labels: Sequence[str], reports: Sequence[Report]
+) -> Iterator[pages.Part]:
+    """Yield the remarks on any report, once each, with whose they are."""
     found: dict[Diagnostic, list[str]] = {}
-    for report in reports:
+    for label, report in zip(labels, reports, strict=True):
         for one in report.diagnostics:
-            found.setdefault(one, []).append(report.target.name)
+            found.setdefault(one, []).append(label)
     yield pages.Remarks(
         [
             one if len(names) == len(reports) else _told_of(one, names)
@@ -89,28 +92,29 @@ def _all_remarks(reports: Sequence[Report]) -> Iterator[pages.Part]:
 
 
 def _told_of(one: Diagnostic, names: Sequence[str]) -> Diagnostic:
-    """Return a remark that says which targets it is about."""
+    """Return a remark that says which reports it is about."""
     targets = ", ".join(names)
     places = [one.where] if one.where not in {"", targets} else []
     return attrs.evolve(one, where="; ".join([*places, targets]))
 
 
-def _comparison(reports: Sequence[Report]) -> Iterator[pages.Part]:
+def _comparison(labels: Sequence[str], compared: Comparison) -> Iterator[pages.Part]:
     """Yield the times as bars, with their intervals, and the table."""
     bars = [
         pages.Bar(
-            report.target.name,
+            label,
             report.time_us,
             format_us(report.time_us),
             kind="kernel",
             low=report.interval_us[0],
             high=report.interval_us[1],
         )
-        for report in reports
+        for label, report in zip(labels, compared.reports, strict=True)
     ]
     yield pages.Bars(bars, "Time of one iteration, with its 90 % interval")
     yield pages.Text("Time of one iteration; the line is its 90 % interval.", dim=True)
-    yield pages.quantity_table(comparison_rows(reports), "Targets compared")
+    yield pages.quantity_table(compared.rows, "Comparison")
+    yield from (pages.Text(note, dim=True) for note in compared.notes)
 
 
 def _head(report: Report) -> Iterator[pages.Part]:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
         Comparison,
         compared,
-        comparison_rows,
         sort_key,
     )
     from perfc.tools.reports.exporter import Exporter, find_exporter
@@ -46,7 +45,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("Comparison", "compared", "comparison_rows", "sort_key"),
+            "comparison": ("Comparison", "compared", "sort_key"),
             "exporter": ("Exporter", "find_exporter"),
             "nodes": ("NODE_KEYS",),
             "numbers": (
@@ -89,7 +88,6 @@ __all__ = [
     "cards",
     "columns_text",
     "compared",
-    "comparison_rows",
     "detail_of",
     "device_limits",
     "find_exporter",

@@ -127,6 +127,17 @@ class Comparison:
         return [_entry(report, self.reports[0]) for report in self.reports]
 
     @property
+    def title(self) -> str:
+        """What is compared, in a few words."""
+        models, targets = (
+            list(dict.fromkeys(str(entry[key]) for entry in self.entries))
+            for key in ("model", "target")
+        )
+        what = models[0] if len(models) == 1 else f"{len(models)} models"
+        where = targets[0] if len(targets) == 1 else f"{len(targets)} targets"
+        return f"{what} on {where}"
+
+    @property
     def plans(self) -> tuple[PricedPlan, ...]:
         """The reports as plans, with how probable it is that each is the fastest."""
         several = _has_several_models(self.entries)
@@ -185,16 +196,6 @@ def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
 
     """
     return Comparison(reports).plans
-
-
-def comparison_rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    """Return the cells of a comparison, a heading first.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    return Comparison(reports).rows
 
 
 def sort_key(text: str) -> tuple[str, bool]:

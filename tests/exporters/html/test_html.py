@@ -98,7 +98,7 @@ def test_targets_are_compared_first() -> None:
     page = Page.of(HtmlPage().export(reports, None))
     own = [one.target.name for one in reports]
 
-    assert "Targets compared" == page.headings[1]
+    assert "Comparison" == page.headings[1]
     assert own == [row[0] for row in page.rows if row[0] in own][len(own) :]
     assert len(own) == len(page.charts("timeline"))
 
