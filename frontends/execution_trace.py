@@ -76,8 +76,8 @@ class ExecutionTraceFrontend:
         """
         if not is_execution_trace(path):
             msg = (
-                f"{path}: expected an execution trace of PyTorch; a Kineto trace is no "
-                "model, but perfc replay and perfc rescale read it"
+                f"{path}: expected an execution trace of PyTorch; Kineto traces and "
+                "perfc's reports are no models: perfc replay, rescale and diff read them"
             )
             raise UnsupportedModelError(msg)
         trace = read_execution_trace(path)

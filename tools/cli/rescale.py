@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--to",
+    "--target",
     "names",
     multiple=True,
     required=True,

@@ -24,9 +24,7 @@ Json: TypeAlias = dict[str, Any]
 
 _LINE = 96
 
-_BEST_HIGH = frozenset(
-    {"fits", "samples_per_s", "samples_per_j", "busy_share", "probability_faster"}
-)
+_BEST_HIGH = frozenset({"fits", "samples_per_s", "samples_per_j", "busy_share"})
 """Numbers of which more is better."""
 
 
@@ -106,6 +104,9 @@ KEYS = (
 )
 """Keys of entries, in the order of a file's columns."""
 
+SORTED = KEYS[:-1]
+"""Keys that rows are sorted by: the last is of whatever row is the first."""
+
 
 @attrs.frozen(eq=False)
 class Comparison:
@@ -149,7 +150,7 @@ class Comparison:
         """Return it in the order of a key; those without a number are the last.
 
         Args:
-            key: One of `KEYS`; those that are equal stay in their order.
+            key: One of `SORTED`; those that are equal stay in their order.
             largest_first: Whether the largest number comes first.
 
         """
@@ -199,7 +200,7 @@ def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
 
 
 def sort_key(text: str) -> tuple[str, bool]:
-    """Read the value of `--sort`: one of `KEYS`, after `-` for the worst first.
+    """Read the value of `--sort`: one of `SORTED`, after `-` for the worst first.
 
     Returns:
         The key, and whether its largest number comes first.
@@ -209,7 +210,7 @@ def sort_key(text: str) -> tuple[str, bool]:
 
     """
     key = text.removeprefix("-")
-    check_known("--sort", key, KEYS)
+    check_known("--sort", key, SORTED)
     return key, (key in _BEST_HIGH) is not text.startswith("-")
 
 

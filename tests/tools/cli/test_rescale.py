@@ -29,6 +29,17 @@ def _trace(tmp_path: Path, **header: object) -> str:
     return str(made.write(tmp_path / "t.json", **header))
 
 
+def test_gpus_are_targets_too(command: Command, tmp_path: Path) -> None:
+    """`--target` is `--to`."""
+    path = _trace(tmp_path)
+
+    report = command(
+        "rescale", path, "--to", "a100", "--target", "t4", "--format", "json"
+    ).report
+
+    assert ["a100-sxm-80g", "t4"] == [one["target"] for one in report["targets"]]
+
+
 def test_a_trace_goes_to_several_gpus(command: Command, tmp_path: Path) -> None:
     """`perfc.rescale/1`: times, interval, what is known in which way, and steps."""
     path = _trace(tmp_path)
