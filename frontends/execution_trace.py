@@ -77,7 +77,7 @@ class ExecutionTraceFrontend:
         if not is_execution_trace(path):
             msg = (
                 f"{path}: expected an execution trace of PyTorch; Kineto traces and "
-                "perfc's reports are no models: perfc replay, rescale and diff read them"
+                "reports of perfc are no models: replay, rescale and diff read them"
             )
             raise UnsupportedModelError(msg)
         trace = read_execution_trace(path)
