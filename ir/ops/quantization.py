@@ -22,6 +22,7 @@ def _infer_quantize(
 ) -> Sequence[Abstract]:
     x, dtype = operands[0].type, attributes.dtype("dtype")
     _check_scale(attributes, x, operands[1].type)
+    _check_zero_point(operands)
     made = [TensorType(dtype, x.shape, x.space)]
     if attributes.flag("transposed"):
         made.append(TensorType(dtype, _turned(x)))
@@ -50,10 +51,33 @@ def _check_scale(attributes: Record, x: TensorType, scale: TensorType) -> None:
         wanted = list(x.shape)
         wanted[axis] = each
         expected = " x ".join(map(str, wanted))
-        if block is None or _agree(scale.shape, tuple(wanted)):
+        if _agree(scale.shape, tuple(wanted)):
+            return
+        if block is None and _spreads(scale.shape, x.shape):
             return
     msg = f"scale {scale} is of no part of {x} along axis {axis}: expected {expected}"
     raise VerifyError(msg)
+
+
+def _check_zero_point(operands: Sequence[Abstract]) -> None:
+    """Refuse zero points that are not one of each scale, or one of all."""
+    scale, *zeros = (one.type for one in operands[1:])
+    if not zeros:
+        return
+    (zero,) = zeros
+    if zero.numel == 1 or _agree(zero.shape, scale.shape):
+        return
+    msg = f"zero points {zero} are not of scales {scale}: expected as many"
+    raise VerifyError(msg)
+
+
+def _spreads(found: tuple[Dim, ...], over: tuple[Dim, ...]) -> bool:
+    """Whether a shape is broadcast over another of as many axes."""
+    return len(found) == len(over) and all(
+        left in (1, right)
+        for left, right in zip(found, over, strict=True)
+        if isinstance(left, int) and isinstance(right, int)
+    )
 
 
 def _agree(found: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
@@ -79,6 +103,7 @@ def _infer_dequantize(
     """Floats are as wide as the scale, unless said otherwise."""
     x, dtype = operands[0].type, operands[1].type.dtype
     _check_scale(attributes, x, operands[1].type)
+    _check_zero_point(operands)
     if attributes.get("dtype") is not None:
         dtype = attributes.dtype("dtype")
     return [Abstract(TensorType(dtype, x.shape, x.space))]
