@@ -20,6 +20,8 @@ MAX_GPUS = 4096
 _BITS, _MEGA, _MILLI = 8, 1e6, 1e-3
 _NODE = frozenset({"name", "target", "count"})
 _RATES = frozenset({"mbit_per_s", "latency_ms"})
+_LEAST = 1e-6
+"""Mbit/s: a bit a second. Times of slower links are beyond what floats can add."""
 _LINK = _RATES | {"a", "b"}
 _FILE = frozenset({"nodes", "links", "default"})
 
@@ -239,8 +241,11 @@ class _Reader:
                 if end not in names:
                     self._refuse(f"{where}: there is no node {end!r}")
             link = self._link(where, entry)
-            if said.setdefault((str(ends[0]), str(ends[1])), link) != link:
-                self._refuse(f"{where} is named twice, with different rates")
+            before = said.setdefault((str(ends[0]), str(ends[1])), link)
+            if before != link:
+                same = before.bytes_per_s == link.bytes_per_s
+                what = "latencies" if same else "rates"
+                self._refuse(f"{where} is named twice, with different {what}")
         back = {(b, a): link for (a, b), link in said.items()}
         return {**back, **said}
 
@@ -255,6 +260,8 @@ class _Reader:
         latency = self._number(where, entry, "latency_ms")
         if not rate > 0:
             self._refuse(f"{where}: mbit_per_s {rate:g}, expected more than 0")
+        if rate < _LEAST:
+            self._refuse(f"{where}: mbit_per_s {rate:g}, expected {_LEAST:g} or more")
         if latency < 0:
             self._refuse(f"{where}: latency_ms {latency:g}, expected 0 or more")
         return Link(rate * _MEGA / _BITS, latency * _MILLI)

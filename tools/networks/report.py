@@ -78,7 +78,7 @@ class NetworkComparison(VerbResult):
                 time_us_p05=plan.low_s * _US,
                 time_us_p95=plan.high_s * _US,
                 energy_j=plan.energy_j,
-                peak_memory_bytes=max(plan.memory),
+                peak_memory_bytes=round(max(plan.memory)),
             )
             for plan in self.found
         ]
@@ -135,7 +135,7 @@ class NetworkComparison(VerbResult):
             "step_us_p95": plan.high_s * _US,
             "bubble": plan.bubble,
             "samples_per_s": batch / plan.step_s,
-            "peak_memory_bytes": max(plan.memory),
+            "peak_memory_bytes": round(max(plan.memory)),
             "missing_bytes": max(0.0, missing),
             "fits": missing <= 0,
         }

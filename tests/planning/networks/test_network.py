@@ -76,6 +76,13 @@ def test_a_way_leads_over_other_nodes(tmp_path: Path) -> None:
         ('[[nodes]]\nname = "a"', "node 'a' has no target"),
         (_NODES + _link("a", "b", "mbit_per_s = 0"), "mbit_per_s 0, expected more"),
         (_NODES + _link("a", "b", "mbit_per_s = -1"), "mbit_per_s -1, expected more"),
+        (_NODES + _link("a", "b", "mbit_per_s = 1e-300"), "1e-300, expected 1e-06 or"),
+        (
+            _NODES
+            + _link("a", "b", "mbit_per_s = 8")
+            + _link("a", "b", "mbit_per_s = 8\nlatency_ms = 3"),
+            "link 'a' to 'b' is named twice, with different latencies",
+        ),
         (_NODES + _link("a", "b", "latency_ms = 1"), "has no mbit_per_s"),
         (
             _NODES
