@@ -12,6 +12,7 @@ from perfc.costmodels import load_target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import brief, counted, write_file
 from perfc.tools.analysis import report_on
+from perfc.tools.checks.baselines import check_alike
 from perfc.tools.checks.budget_file import Budget
 from perfc.tools.diffs import diff
 from perfc.tools.models import load_request
@@ -161,13 +162,20 @@ def _cells(row: Json) -> tuple[str, ...]:
     return (row["name"], row["limit"], *numbers, holds, row["reason"])
 
 
-def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Check:
+def check(
+    budgets: Sequence[Budget],
+    file: str,
+    *,
+    update: bool = False,
+    option: str = "--update",
+) -> Check:
     """Predict what budgets are of, each model loaded once for all of its targets.
 
     Args:
         budgets: The budgets.
         file: Where they stand.
         update: Whether reports become the new baselines, and no regression is found.
+        option: What users update them by, for errors.
 
     Raises:
         PerfcError: a model, a target or a baseline is at fault.
@@ -181,10 +189,12 @@ def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Chec
         except PerfcError as error:
             msg = f"{one.where}: {error}"
             raise PerfcError(msg) from error
-    checked = [
-        Checked(one, report, [*_findings(one, report, update=update)])
-        for one, report in zip(budgets, reports, strict=True)
-    ]
+    checked: list[Checked] = []
+    for one, report in zip(budgets, reports, strict=True):
+        findings = [*_findings(one, report)]
+        if not update and one.baseline is not None:
+            findings.append(_regression(one, one.baseline, report, option))
+        checked.append(Checked(one, report, findings))
     for each in checked if update else ():
         if each.budget.baseline is not None:
             _write_baseline(each.budget, each.budget.baseline, each.report)
@@ -213,7 +223,7 @@ _OF_TARGET = frozenset({"target", "overrides", "remarks", "given"})
 """Fields of a request that loading a model does not read."""
 
 
-def _findings(one: Budget, report: Report, *, update: bool) -> Iterator[Finding]:
+def _findings(one: Budget, report: Report) -> Iterator[Finding]:
     numbers = {
         "time_us": report.time_us,
         "time_us_p95": report.interval_us[1],
@@ -230,21 +240,17 @@ def _findings(one: Budget, report: Report, *, update: bool) -> Iterator[Finding]
     if any(remark.code == OUT_OF_MEMORY for remark in report.diagnostics):
         usable = report.target.device.memory.usable_bytes
         yield Finding(FITS, usable, report.memory_use.peak_bytes)
-    if one.regression is not None and one.baseline is not None and not update:
-        yield _regression(one, report)
 
 
-def _regression(one: Budget, report: Report) -> Finding:
-    assert one.baseline is not None  # noqa: S101 - a regression has one
-    assert one.regression is not None  # noqa: S101 - it is asked for
-    if not one.baseline.exists():
-        msg = (
-            f"{one.where}.baseline: there is no file {one.baseline}; "
-            "write it with --update"
-        )
+def _regression(one: Budget, path: Path, report: Report, option: str) -> Finding:
+    assert one.regression is not None  # noqa: S101 - a baseline has one
+    if not path.exists():
+        msg = f"{one.where}.baseline: there is no file {path}; write it with {option}"
         raise PerfcError(msg)
     try:
-        found = diff(one.baseline, report)
+        found = diff(path, report)
+        if not found.base.is_measured:
+            check_alike(path, report, option)
     except PerfcError as error:
         msg = f"{one.where}.baseline: {error}"
         raise PerfcError(msg) from error

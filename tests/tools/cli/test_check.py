@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -72,6 +73,65 @@ def test_a_regression(file: Path, command: Command) -> None:
     slower = command("check", str(file))
     assert 3 == slower.code
     assert "mostly aten::" in slower.out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('"v100"', '"h100"', "of target v100-sxm2-16g, and the budget of target h100-"),
+        ("batch = 64", "batch = 32", "of batch 64, and the budget of batch 32"),
+        (
+            "batch = 64",
+            'batch = 64\nmode = "training"',
+            "of mode inference, and the budget of mode training",
+        ),
+        (
+            WORKLOAD,
+            "dlrm-default",
+            "of model dlrm-ddp, and the budget of model dlrm-default",
+        ),
+        (
+            "batch = 64",
+            'batch = 64\nruntime = "compiled"\ndtype = "fp16"',
+            "of dtype fp32, runtime eager, and the budget of dtype fp16, runtime comp",
+        ),
+    ],
+)
+def test_a_baseline_of_something_else(
+    old: str, new: str, what: str, file: Path, tmp_path: Path, command: Command
+) -> None:
+    """What is slower by nature would let any regression pass: it is refused."""
+    text = f'{HEAD}regression = "5 %"\nbaseline = "base.json"\n'
+    file.write_text(text, encoding="utf-8")
+    assert 0 == command("check", str(file), "--update").code
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+    error = command.refused(["check", str(file)], 1)
+    base = tmp_path / "base.json"
+    assert error.startswith(f"{file}: budget[0].baseline: {base} is {what}")
+    assert 0 == command("check", str(file), "--update").code
+    assert 0 == command("check", str(file)).code
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_baseline_that_is_gzipped(
+    several: bool,
+    file: Path,
+    tmp_path: Path,
+    command: Command,
+) -> None:
+    """It is read, alone or as the one report of several, and is of the same."""
+    report = json.loads(command.analyze("--format", "json").out)
+    if several:
+        report = {"schema": "perfc.reports/1", "reports": [report]}
+    base = tmp_path / "base.json.gz"
+    base.write_bytes(gzip.compress(json.dumps(report).encode()))
+    text = f'{HEAD}regression = "5 %"\nbaseline = "base.json.gz"\n'
+    file.write_text(text, encoding="utf-8")
+    assert 0 == command("check", str(file)).code
+
+    file.write_text(text.replace("v100", "h100"), encoding="utf-8")
+    assert "of target v100-" in command.refused(["check", str(file)], 1)
 
 
 def test_junit(file: Path, command: Command) -> None:
@@ -257,7 +317,7 @@ def test_the_fixture_writes_baselines(tmp_path: Path) -> None:
         "    baseline=Path('base.json'))"
     )
     code, out = _tested(tmp_path, call.format(WORKLOAD))
-    assert (1, True) == (code, "perfc_budget.baseline: there is no file" in out)
+    assert (1, True) == (code, "write it with --perfc-update" in out)
 
     assert 0 == _tested(tmp_path, call.format(WORKLOAD), "--perfc-update")[0]
     assert (tmp_path / "base.json").exists()
