@@ -72,13 +72,32 @@ def read_budgets(path: Path) -> list[Budget]:
         ).budget()
         for number, table in enumerate(tables)
     ]
-    names: dict[str, Budget] = {}
+    _check_apart(budgets)
+    return budgets
+
+
+def _check_apart(budgets: Sequence[Budget]) -> None:
+    """Refuse a name that is taken, and a baseline that is that of another question."""
+    names: set[str] = set()
+    baselines: dict[Path, Budget] = {}
     for one in budgets:
         if one.name in names:
             msg = f"{one.where}.name: expected one of its own, {one.name!r} is taken"
             raise PerfcError(msg)
-        names[one.name] = one
-    return budgets
+        names.add(one.name)
+        if one.baseline is None:
+            continue
+        first = baselines.setdefault(one.baseline.resolve(), one)
+        if _asked(first) != _asked(one):
+            msg = (
+                f"{one.where}.baseline: expected one of its own, {one.baseline} is "
+                f"that of {first.name!r}, which asks something else"
+            )
+            raise PerfcError(msg)
+
+
+def _asked(one: Budget) -> dict[str, object]:
+    return attrs.asdict(one.request, recurse=False)
 
 
 def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budget:

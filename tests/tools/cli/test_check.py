@@ -113,6 +113,23 @@ def test_a_baseline_of_something_else(
     assert 0 == command("check", str(file)).code
 
 
+def test_baselines_of_two_budgets(file: Path, command: Command) -> None:
+    """`--update` would leave the last alone: only the very same question may share."""
+    one = f'{HEAD}regression = "5 %"\nbaseline = "b.json"\n'
+    same = one.replace("a<b", "the same").replace("b.json", "../{}/b.json")
+    same = same.format(file.parent.name)
+    file.write_text(f"{one}{same}", encoding="utf-8")
+    assert 0 == command("check", str(file), "--update").code
+    assert 0 == command("check", str(file)).code
+
+    (file.parent / "b.json").unlink()
+    file.write_text(f"{one}{same.replace('= 64', '= 32')}", encoding="utf-8")
+    error = command.refused(["check", str(file), "--update"], 1)
+    assert error.startswith(f"{file}: budget[1].baseline: expected one of its own, ")
+    assert "b.json is that of 'a<b', which asks something else" in error
+    assert not (file.parent / "b.json").exists()
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_a_baseline_that_is_gzipped(
     several: bool,
