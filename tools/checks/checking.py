@@ -14,6 +14,7 @@ from perfc.ir.support import brief, counted, write_file
 from perfc.tools.analysis import report_on
 from perfc.tools.checks.baselines import check_alike
 from perfc.tools.checks.budget_file import Budget
+from perfc.tools.checks.keys import in_keys
 from perfc.tools.diffs import diff
 from perfc.tools.models import load_request
 from perfc.tools.presets import with_preset
@@ -118,7 +119,7 @@ class Check(VerbResult):
         budgets = [
             {
                 "name": one.budget.name,
-                "model": one.report.model.name,
+                "model": one.budget.model,
                 "target": one.report.target.name,
                 "ok": not one.broken,
                 "time_us": one.report.time_us,
@@ -187,7 +188,7 @@ def check(
         try:
             reports.append(_report(one.request, loaded))
         except PerfcError as error:
-            msg = f"{one.where}: {error}"
+            msg = f"{one.where}: {in_keys(str(error))}"
             raise PerfcError(msg) from error
     checked: list[Checked] = []
     for one, report in zip(budgets, reports, strict=True):

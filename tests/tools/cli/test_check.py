@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,13 @@ from tests.tools.command import WORKLOAD, Command
 
 from perfc.ir import PerfcError
 from perfc.tools.checks import budget_of
+from perfc.tools.checks.budget_file import KEYS
+from perfc.tools.checks.keys import in_keys
 
 Json: TypeAlias = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+PROFILE = ROOT / "costmodels" / "profiles" / "server-2017.toml"
+REFERENCE = ROOT / "docs" / "reference" / "check.md"
 HEAD = f'[[budget]]\nname = "a<b"\nmodel = "{WORKLOAD}"\ntarget = "v100"\nbatch = 64\n'
 
 
@@ -44,6 +50,7 @@ def test_limits(limits: str, code: int, file: Path, command: Command) -> None:
 
     assert code == outcome.code
     assert "perfc.check/1" == outcome.report["schema"]
+    assert WORKLOAD == outcome.report["budgets"][0]["model"]
     assert (not code) == outcome.report["ok"]
 
 
@@ -222,6 +229,68 @@ NO_OPS: Json = {
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("timeus = 3", "a budget takes no option 'timeus'; did you mean time_us?"),
+        ("time_us = 1\ntimeus = 3", "takes no option 'timeus'; did you mean time_us?"),
+        ("time_us = 1\nzzz = {}", "takes no option 'zzz'; it takes name, "),
+        ("time_us = 1\ninstruments = []", "takes no option 'instruments'; it takes"),
+        ('time_us = 1\npass = "x"', "pass='x' is one text: expected a list; write p"),
+        ("time_us = 1\nset = 3", "set=3 is an int: expected a mapping, as set={"),
+        ("time_us = 1\ndim = 3", "dim=3 is an int: expected a mapping, as dim={"),
+        (
+            'time_us = 1\nprice = 1\nset = {"price.usd_per_hour" = 2}',
+            "price and set price.usd_per_hour say the same: give one",
+        ),
+        ('time_us = 1\nset = {"gpu.x" = 2}', "set gpu.x"),
+    ],
+)
+def test_keys_at_fault(line: str, message: str, file: Path, command: Command) -> None:
+    """Errors call keys as the file does, and offer those that there are."""
+    file.write_text(f"{HEAD}{line}\n", encoding="utf-8")
+    error = command.refused(["check", str(file)], 1)
+
+    assert error.startswith(f"{file}: budget[0]: ")
+    assert message in error
+    assert "--" not in error
+    _, _, offered = error.partition("; it takes ")
+    assert not {"transforms", "instruments", "overrides"} & {*offered.split(", ")}
+    assert not offered or {"time_us", "set", "pass"} < {*offered.split(", ")}
+
+
+def test_a_batch_that_is_missing(file: Path, command: Command) -> None:
+    """What is to be added is named by its key."""
+    text = HEAD.replace("batch = 64\n", "time_us = 1\n")
+    file.write_text(text, encoding="utf-8")
+    error = command.refused(["check", str(file)], 1)
+
+    assert error.endswith("number: batch (the batch); add batch = N")
+
+
+def test_the_reference_has_all_keys() -> None:
+    """Whatever a budget takes is in the table of its keys."""
+    _, _, text = REFERENCE.read_text(encoding="utf-8").partition("## The file")
+    rows = [row for row in text.partition("\n## ")[0].splitlines() if row[:3] == "| `"]
+    listed = re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in rows))
+
+    assert sorted(KEYS) == sorted(listed)
+
+
+@pytest.mark.parametrize(
+    ("message", "keys"),
+    [
+        ("add --batch N --dim s=N --dim t=N", "add batch = N, dim.s = N, dim.t = N"),
+        ("use --dtype fp16", "use dtype fp16"),
+        ("--input-pipeline and --pass", "input_pipeline and pass"),
+        ("write it with --update", "write it with --update"),
+    ],
+)
+def test_flags_as_keys(message: str, keys: str) -> None:
+    """Flags of options become keys; others stay."""
+    assert keys == in_keys(message)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "there is no file {base}; write it with --update"),
@@ -265,6 +334,49 @@ def test_a_baseline_that_cannot_be_written(file: Path, command: Command) -> None
 
     assert 1 == outcome.code
     assert outcome.error.startswith(f"{file}: budget[0].baseline: cannot write ")
+
+
+SHARDED = {
+    "tables": {
+        f"emb_l.{table}": {"sharding_type": "table_wise", "ranks": [table]}
+        for table in range(2)
+    }
+}
+STAGES = "[[stages]]\nname = 'read'\ntime_us = 1.0\nresource = 'cores'\n"
+HITS = "hits,rows\n2,5\n1,995\n"
+PRICE = '[v100]\nusd_per_hour = 1\nsource = "x"\ndate = "2026-10"\n'
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "content"),
+    [
+        ('price = "{}"', "price.toml", PRICE),
+        ('preset = "{}"', "preset.toml", "inputs = 'device'\n"),
+        ('overheads = "{}"', "host.toml", PROFILE.read_text(encoding="utf-8")),
+        ('input_pipeline = "{}"', "stages.toml", STAGES),
+        ('popularity = "{}"', "hits.csv", HITS),
+        ('popularity = {{ "emb_l.0" = "{}" }}', "hits.csv", HITS),
+        ('pass = ["input-pipeline{{file={}}}"]', "stages.toml", STAGES),
+        ('pass = ["set-popularity{{popularity={}}}"]', "hits.csv", HITS),
+        (
+            'pass = ["pin-copies,shard-embeddings{{ranks=2,plan={},per-node=2}}"]',
+            "plan.json",
+            json.dumps(SHARDED),
+        ),
+    ],
+)
+def test_paths_of_options(
+    key: str, name: str, content: str, file: Path, command: Command
+) -> None:
+    """They are relative to the file of budgets, wherever the command is typed."""
+    line = key.format(f"a b/{name}")
+    file.write_text(f"{HEAD}time_us = 1e9\n{line}\n", encoding="utf-8")
+    beside = file.parent / "a b" / name
+    command.refused(["check", str(file)], 1)
+
+    beside.parent.mkdir()
+    beside.write_text(content, encoding="utf-8")
+    assert 0 == command("check", str(file)).code
 
 
 def _tested(folder: Path, body: str, *words: str) -> tuple[int, str]:
