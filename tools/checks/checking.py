@@ -24,6 +24,8 @@ from perfc.tools.request import Request
 Json: TypeAlias = dict[str, Any]
 REGRESSION, FITS = "regression", "fits"
 EXIT_BROKEN, EXIT_OUT_OF_MEMORY = 3, 5
+_DIGITS, _MOST_DIGITS = 6, 17
+"""Of numbers: as a rule, and where two differ in the last one alone."""
 
 
 @attrs.frozen
@@ -34,7 +36,7 @@ class Finding:
         limit: What is limited: a key of budgets, `fits` for what a device holds.
         most: The most that it may be; of a regression in microseconds.
         found: What it is.
-        reason: Of a regression, what it comes from.
+        reason: Of a regression that is broken, what it comes from.
 
     """
 
@@ -49,10 +51,20 @@ class Finding:
         return self.found <= self.most
 
     @property
+    def numbers(self) -> tuple[str, str]:
+        """Most and found, in so many digits that they differ if they do."""
+        for digits in range(_DIGITS, _MOST_DIGITS):
+            most, found = f"{self.most:,.{digits}g}", f"{self.found:,.{digits}g}"
+            if most != found or self.most == self.found:
+                return most, found
+        return f"{self.most:,.{_MOST_DIGITS}g}", f"{self.found:,.{_MOST_DIGITS}g}"
+
+    @property
     def message(self) -> str:
         """What was found, in words."""
         than = "at most" if self.holds else "over"
-        text = f"{self.limit}: {self.found:,.6g}, {than} {self.most:,.6g}"
+        most, found = self.numbers
+        text = f"{self.limit}: {found}, {than} {most}"
         return f"{text} ({self.reason})" if self.reason else text
 
 
@@ -136,7 +148,14 @@ class Check(VerbResult):
     def table(self) -> list[tuple[str, ...]]:
         """A row a limit, a heading first."""
         heading = ("budget", "limit", "most", "found", "", "reason")
-        return [heading, *(_cells(row) for row in self.rows)]
+        return [
+            heading,
+            *(
+                _cells(one.budget.name, each)
+                for one in self.checked
+                for each in one.findings
+            ),
+        ]
 
     @property
     def headline(self) -> str:
@@ -148,7 +167,7 @@ class Check(VerbResult):
     def faults(self) -> list[str]:
         """What is broken, a line each."""
         return [
-            f"{one.budget.name}: {each.message}"
+            _line(f"{one.budget.name}: {each.message}")
             for one in self.checked
             for each in one.broken
         ]
@@ -157,10 +176,13 @@ class Check(VerbResult):
         return f"{columns_text(self.table)}\n\n{self.headline}\n"
 
 
-def _cells(row: Json) -> tuple[str, ...]:
-    holds = "ok" if row["holds"] else "BROKEN"
-    numbers = f"{row['most']:,.6g}", f"{row['found']:,.6g}"
-    return (row["name"], row["limit"], *numbers, holds, row["reason"])
+def _cells(name: str, one: Finding) -> tuple[str, ...]:
+    holds = "ok" if one.holds else "BROKEN"
+    return (_line(name), one.limit, *one.numbers, holds, _line(one.reason))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def check(
@@ -256,6 +278,8 @@ def _regression(one: Budget, path: Path, report: Report, option: str) -> Finding
         msg = f"{one.where}.baseline: {error}"
         raise PerfcError(msg) from error
     most = found.base_us * (1 + one.regression)
+    held = Finding(REGRESSION, most, found.head_us)
     steps = [step for step in found.steps if step.delta_us > 0]
-    reason = f"mostly {steps[0].name}: {steps[0].reason}" if steps else ""
-    return Finding(REGRESSION, most, found.head_us, reason)
+    if held.holds or not steps:
+        return held
+    return attrs.evolve(held, reason=f"mostly {steps[0].name}: {steps[0].reason}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 import subprocess
@@ -80,6 +81,41 @@ def test_a_regression(file: Path, command: Command) -> None:
     slower = command("check", str(file))
     assert 3 == slower.code
     assert "mostly aten::" in slower.out
+
+    file.write_text(text.replace("tables=2", "tables=6").replace("5 %", "900 %"))
+    held = command("check", str(file))
+    assert 0 == held.code
+    assert "mostly" not in held.out
+
+
+def test_numbers_that_look_alike(file: Path, command: Command) -> None:
+    """They have as many digits as it takes to tell them apart."""
+    found = command.analyze("--format", "json").report["summary"]["time_us"]
+    below = math.nextafter(found, 0)
+    for most in (float(f"{found:.7g}"), below, found):
+        file.write_text(f"{HEAD}time_us = {most!r}\n", encoding="utf-8")
+        outcome = command("check", str(file))
+        row = next(one for one in outcome.out.splitlines() if "time_us" in one)
+        _, _, *numbers, holds = row.split()
+
+        assert (found != most) == (numbers[0] != numbers[1])
+        assert holds == ("ok" if found <= most else "BROKEN")
+
+    digits = [len(number.replace(",", "")) for number in numbers]
+    assert max(digits) <= 7  # of numbers that are equal, as few as ever
+
+
+def test_a_name_of_several_lines(file: Path, command: Command) -> None:
+    """It is one row of the table, and one line of Markdown."""
+    name = 'name = "one\\n two"'
+    text = f"{HEAD}time_us = 1e9\n".replace('name = "a<b"', name)
+    file.write_text(text, encoding="utf-8")
+
+    for form in ("table", "md"):
+        rows = command("check", str(file), "--format", form).out.splitlines()
+        assert 1 == len([row for row in rows if "one two" in row and "ok" in row])
+    report = command("check", str(file), "--format", "json").report
+    assert "one\n two" == report["budgets"][0]["name"]
 
 
 @pytest.mark.parametrize(
