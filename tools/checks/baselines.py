@@ -46,7 +46,7 @@ def _document(path: Path) -> Json:
 
 
 def _question(document: Mapping[str, Json]) -> dict[str, Json]:
-    """Return what a report answers, by the words of a budget."""
+    """Return the question that a report answers: values by keys of budgets."""
     model = document["model"]
     return {
         "model": model["name"],

@@ -25,7 +25,7 @@ Json: TypeAlias = dict[str, Any]
 REGRESSION, FITS = "regression", "fits"
 EXIT_BROKEN, EXIT_OUT_OF_MEMORY = 3, 5
 _DIGITS, _MOST_DIGITS = 6, 17
-"""Of numbers: as a rule, and where two differ in the last one alone."""
+"""Digits of numbers: as a rule, and where two differ in the last one alone."""
 
 
 @attrs.frozen
