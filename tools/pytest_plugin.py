@@ -49,7 +49,8 @@ def perfc_budget(pytestconfig: pytest.Config) -> HoldBudget:
 
         path = Path(file)
         budgets = [budget_of(file, budget)] if budget else read_budgets(path)
-        found = check(budgets, str(file), update=bool(pytestconfig.getoption(_UPDATE)))
+        update = bool(pytestconfig.getoption(_UPDATE))
+        found = check(budgets, str(file), update=update, option=_UPDATE)
         if found.exit_code:
             faults = "".join(f"  {line}\n" for line in found.faults)
             pytest.fail(f"over budget:\n{faults}\n{found}", pytrace=False)

@@ -13,17 +13,23 @@ import attrs
 
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import parse_toml, read_text
+from perfc.tools.checks.beside import Beside
+from perfc.tools.checks.keys import NAMES, in_keys
+from perfc.tools.given import closest
 from perfc.tools.request import AnalyzeOptions, Request
 
 LIMITS = ("time_us", "time_us_p95", "peak_memory_bytes", "launches", "unknown_ops")
 """What can be limited by a number."""
 
-_OWN = frozenset({"name", "model", "target", "regression", "baseline", *LIMITS})
-_NAMES = {"set": "overrides", "pass": "passes", "dim": "dims"}
-"""Options whose fields of a request have other names."""
+_OWN = ("name", "model", "target", *LIMITS, "regression", "baseline")
+_OF_PYTHON = frozenset({"transforms", "instruments"})
+"""Options that take Python's own objects."""
+
+_OPTIONS = AnalyzeOptions.__optional_keys__ - {*NAMES.values()} - _OF_PYTHON
+KEYS = (*_OWN, *sorted({*_OPTIONS, *NAMES}))
+"""What a budget takes."""
 
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
-_FILES = (".onnx", ".pt2", ".perfc", ".et", ".json", ".gz")
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +38,7 @@ class Budget:
 
     Attributes:
         name: What it is called.
+        model: The model, as it names it.
         request: What is analyzed.
         limits: The most of each of `LIMITS` that has one.
         regression: By which share the time may grow over that of the baseline.
@@ -42,6 +49,7 @@ class Budget:
     """
 
     name: str
+    model: str
     request: Request
     limits: Mapping[str, float]
     regression: float | None
@@ -72,13 +80,32 @@ def read_budgets(path: Path) -> list[Budget]:
         ).budget()
         for number, table in enumerate(tables)
     ]
-    names: dict[str, Budget] = {}
+    _check_apart(budgets)
+    return budgets
+
+
+def _check_apart(budgets: Sequence[Budget]) -> None:
+    """Refuse a name that is taken, and a baseline that is that of another question."""
+    names: set[str] = set()
+    baselines: dict[Path, Budget] = {}
     for one in budgets:
         if one.name in names:
             msg = f"{one.where}.name: expected one of its own, {one.name!r} is taken"
             raise PerfcError(msg)
-        names[one.name] = one
-    return budgets
+        names.add(one.name)
+        if one.baseline is None:
+            continue
+        first = baselines.setdefault(one.baseline.resolve(), one)
+        if _asked(first) != _asked(one):
+            msg = (
+                f"{one.where}.baseline: expected one of its own, {one.baseline} is "
+                f"that of {first.name!r}, which asks something else"
+            )
+            raise PerfcError(msg)
+
+
+def _asked(one: Budget) -> dict[str, object]:
+    return attrs.asdict(one.request, recurse=False)
 
 
 def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budget:
@@ -97,7 +124,7 @@ def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budg
     }
     name = f"{Path(model).name} on {table.get('target')}"
     table = {"name": name, "model": os.fspath(model), **table}
-    return _Reader("perfc_budget", Path(), 1, table).budget()
+    return _Reader("perfc_budget", Path(), 1, table, _OF_PYTHON).budget()
 
 
 def _line(lines: Sequence[int], number: int) -> int:
@@ -106,12 +133,22 @@ def _line(lines: Sequence[int], number: int) -> int:
 
 @attrs.frozen(eq=False)
 class _Reader:
-    """Reads one table."""
+    """Reads one table.
+
+    Attributes:
+        where: What errors call it.
+        folder: What paths in it are relative to.
+        line: Where it begins.
+        table: The table.
+        more: Options that it may have besides.
+
+    """
 
     where: str
     folder: Path
     line: int
     table: object
+    more: frozenset[str] = frozenset()
 
     def _expected(self, key: str, what: str, found: object) -> PerfcError:
         msg = f"{self.where}.{key}: expected {what}, found {found!r:.60}"
@@ -124,6 +161,7 @@ class _Reader:
             msg = f"{self.where}: expected a table, [[budget]]"
             raise PerfcError(msg)
         table = cast("Mapping[str, Any]", own)
+        self._check_keys(table)
         limits = {key: self._limit(key, table[key]) for key in LIMITS if key in table}
         regression, baseline = self._regression(table)
         if not limits and regression is None:
@@ -132,6 +170,7 @@ class _Reader:
             raise PerfcError(msg)
         return Budget(
             name=self._text(table, "name"),
+            model=self._text(table, "model"),
             request=self._request(table),
             limits=limits,
             regression=regression,
@@ -139,6 +178,13 @@ class _Reader:
             where=self.where,
             line=self.line,
         )
+
+    def _check_keys(self, table: Mapping[str, Any]) -> None:
+        for key in table:
+            if key not in {*KEYS, *NAMES.values(), *self.more}:
+                hint = closest(key, KEYS) or f"; it takes {', '.join(KEYS)}"
+                msg = f"{self.where}: a budget takes no option {key!r}{hint}"
+                raise PerfcError(msg)
 
     def _text(self, table: Mapping[str, Any], key: str) -> str:
         value = table.get(key)
@@ -170,21 +216,22 @@ class _Reader:
         return float(percent[1]) / 100, baseline
 
     def _request(self, table: Mapping[str, Any]) -> Request:
-        options = {
-            _NAMES.get(key, key): value
-            for key, value in table.items()
-            if key not in _OWN
-        }
-        model = self._text(table, "model")
-        if model.partition(":")[0].endswith((*_FILES, ".py")):
-            model = str(self.folder / model)
-        target = self._text(table, "target")
-        if target.endswith(".toml"):
-            target = str(self.folder / target)
+        asked = {key: value for key, value in table.items() if key not in _OWN}
+        named = {key: self._text(table, key) for key in ("model", "target")}
         try:
-            return Request.of(
-                "a budget", AnalyzeOptions, options, model=model, target=target
-            )
+            for key, value in asked.items():
+                _check(key, value)
+            options = {NAMES.get(key, key): value for key, value in asked.items()}
+            placed = Beside(self.folder).options({**options, **named})
+            named = {key: placed.pop(key) for key in named}
+            return Request.of("a budget", AnalyzeOptions, placed, **named)
         except UsageError as error:
-            msg = f"{self.where}: {error}"
+            msg = f"{self.where}: {in_keys(str(error))}"
             raise PerfcError(msg) from None
+
+
+def _check(key: str, value: object) -> None:
+    """Refuse a value that means nothing by the name that the budget has for it."""
+    field = attrs.fields_dict(Request).get(NAMES.get(key, key))
+    if field is not None and value is not None:
+        field.metadata["read"](key, value)

@@ -12,7 +12,9 @@ from perfc.costmodels import load_target
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import brief, counted, write_file
 from perfc.tools.analysis import report_on
+from perfc.tools.checks.baselines import check_alike
 from perfc.tools.checks.budget_file import Budget
+from perfc.tools.checks.keys import in_keys
 from perfc.tools.diffs import diff
 from perfc.tools.models import load_request
 from perfc.tools.presets import with_preset
@@ -22,6 +24,8 @@ from perfc.tools.request import Request
 Json: TypeAlias = dict[str, Any]
 REGRESSION, FITS = "regression", "fits"
 EXIT_BROKEN, EXIT_OUT_OF_MEMORY = 3, 5
+_DIGITS, _MOST_DIGITS = 6, 17
+"""Digits of numbers: as a rule, and where two differ in the last one alone."""
 
 
 @attrs.frozen
@@ -32,7 +36,7 @@ class Finding:
         limit: What is limited: a key of budgets, `fits` for what a device holds.
         most: The most that it may be; of a regression in microseconds.
         found: What it is.
-        reason: Of a regression, what it comes from.
+        reason: Of a regression that is broken, what it comes from.
 
     """
 
@@ -47,10 +51,20 @@ class Finding:
         return self.found <= self.most
 
     @property
+    def numbers(self) -> tuple[str, str]:
+        """Most and found, in so many digits that they differ if they do."""
+        for digits in range(_DIGITS, _MOST_DIGITS):
+            most, found = f"{self.most:,.{digits}g}", f"{self.found:,.{digits}g}"
+            if most != found or self.most == self.found:
+                return most, found
+        return f"{self.most:,.{_MOST_DIGITS}g}", f"{self.found:,.{_MOST_DIGITS}g}"
+
+    @property
     def message(self) -> str:
         """What was found, in words."""
         than = "at most" if self.holds else "over"
-        text = f"{self.limit}: {self.found:,.6g}, {than} {self.most:,.6g}"
+        most, found = self.numbers
+        text = f"{self.limit}: {found}, {than} {most}"
         return f"{text} ({self.reason})" if self.reason else text
 
 
@@ -117,7 +131,7 @@ class Check(VerbResult):
         budgets = [
             {
                 "name": one.budget.name,
-                "model": one.report.model.name,
+                "model": one.budget.model,
                 "target": one.report.target.name,
                 "ok": not one.broken,
                 "time_us": one.report.time_us,
@@ -134,7 +148,14 @@ class Check(VerbResult):
     def table(self) -> list[tuple[str, ...]]:
         """A row a limit, a heading first."""
         heading = ("budget", "limit", "most", "found", "", "reason")
-        return [heading, *(_cells(row) for row in self.rows)]
+        return [
+            heading,
+            *(
+                _cells(one.budget.name, each)
+                for one in self.checked
+                for each in one.findings
+            ),
+        ]
 
     @property
     def headline(self) -> str:
@@ -146,7 +167,7 @@ class Check(VerbResult):
     def faults(self) -> list[str]:
         """What is broken, a line each."""
         return [
-            f"{one.budget.name}: {each.message}"
+            _line(f"{one.budget.name}: {each.message}")
             for one in self.checked
             for each in one.broken
         ]
@@ -155,19 +176,29 @@ class Check(VerbResult):
         return f"{columns_text(self.table)}\n\n{self.headline}\n"
 
 
-def _cells(row: Json) -> tuple[str, ...]:
-    holds = "ok" if row["holds"] else "BROKEN"
-    numbers = f"{row['most']:,.6g}", f"{row['found']:,.6g}"
-    return (row["name"], row["limit"], *numbers, holds, row["reason"])
+def _cells(name: str, one: Finding) -> tuple[str, ...]:
+    holds = "ok" if one.holds else "BROKEN"
+    return (_line(name), one.limit, *one.numbers, holds, _line(one.reason))
 
 
-def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Check:
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def check(
+    budgets: Sequence[Budget],
+    file: str,
+    *,
+    update: bool = False,
+    option: str = "--update",
+) -> Check:
     """Predict what budgets are of, each model loaded once for all of its targets.
 
     Args:
         budgets: The budgets.
         file: Where they stand.
         update: Whether reports become the new baselines, and no regression is found.
+        option: What users update them by, for errors.
 
     Raises:
         PerfcError: a model, a target or a baseline is at fault.
@@ -179,12 +210,14 @@ def check(budgets: Sequence[Budget], file: str, *, update: bool = False) -> Chec
         try:
             reports.append(_report(one.request, loaded))
         except PerfcError as error:
-            msg = f"{one.where}: {error}"
+            msg = f"{one.where}: {in_keys(str(error))}"
             raise PerfcError(msg) from error
-    checked = [
-        Checked(one, report, [*_findings(one, report, update=update)])
-        for one, report in zip(budgets, reports, strict=True)
-    ]
+    checked: list[Checked] = []
+    for one, report in zip(budgets, reports, strict=True):
+        findings = [*_findings(one, report)]
+        if not update and one.baseline is not None:
+            findings.append(_regression(one, one.baseline, report, option))
+        checked.append(Checked(one, report, findings))
     for each in checked if update else ():
         if each.budget.baseline is not None:
             _write_baseline(each.budget, each.budget.baseline, each.report)
@@ -213,7 +246,7 @@ _OF_TARGET = frozenset({"target", "overrides", "remarks", "given"})
 """Fields of a request that loading a model does not read."""
 
 
-def _findings(one: Budget, report: Report, *, update: bool) -> Iterator[Finding]:
+def _findings(one: Budget, report: Report) -> Iterator[Finding]:
     numbers = {
         "time_us": report.time_us,
         "time_us_p95": report.interval_us[1],
@@ -230,25 +263,23 @@ def _findings(one: Budget, report: Report, *, update: bool) -> Iterator[Finding]
     if any(remark.code == OUT_OF_MEMORY for remark in report.diagnostics):
         usable = report.target.device.memory.usable_bytes
         yield Finding(FITS, usable, report.memory_use.peak_bytes)
-    if one.regression is not None and one.baseline is not None and not update:
-        yield _regression(one, report)
 
 
-def _regression(one: Budget, report: Report) -> Finding:
-    assert one.baseline is not None  # noqa: S101 - a regression has one
-    assert one.regression is not None  # noqa: S101 - it is asked for
-    if not one.baseline.exists():
-        msg = (
-            f"{one.where}.baseline: there is no file {one.baseline}; "
-            "write it with --update"
-        )
+def _regression(one: Budget, path: Path, report: Report, option: str) -> Finding:
+    assert one.regression is not None  # noqa: S101 - a baseline has one
+    if not path.exists():
+        msg = f"{one.where}.baseline: there is no file {path}; write it with {option}"
         raise PerfcError(msg)
     try:
-        found = diff(one.baseline, report)
+        found = diff(path, report)
+        if not found.base.is_measured:
+            check_alike(path, report, option)
     except PerfcError as error:
         msg = f"{one.where}.baseline: {error}"
         raise PerfcError(msg) from error
     most = found.base_us * (1 + one.regression)
+    held = Finding(REGRESSION, most, found.head_us)
     steps = [step for step in found.steps if step.delta_us > 0]
-    reason = f"mostly {steps[0].name}: {steps[0].reason}" if steps else ""
-    return Finding(REGRESSION, most, found.head_us, reason)
+    if held.holds or not steps:
+        return held
+    return attrs.evolve(held, reason=f"mostly {steps[0].name}: {steps[0].reason}")

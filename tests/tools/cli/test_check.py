@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +18,13 @@ from tests.tools.command import WORKLOAD, Command
 
 from perfc.ir import PerfcError
 from perfc.tools.checks import budget_of
+from perfc.tools.checks.budget_file import KEYS
+from perfc.tools.checks.keys import in_keys
 
 Json: TypeAlias = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+PROFILE = ROOT / "costmodels" / "profiles" / "server-2017.toml"
+REFERENCE = ROOT / "docs" / "reference" / "check.md"
 HEAD = f'[[budget]]\nname = "a<b"\nmodel = "{WORKLOAD}"\ntarget = "v100"\nbatch = 64\n'
 
 
@@ -43,6 +51,7 @@ def test_limits(limits: str, code: int, file: Path, command: Command) -> None:
 
     assert code == outcome.code
     assert "perfc.check/1" == outcome.report["schema"]
+    assert WORKLOAD == outcome.report["budgets"][0]["model"]
     assert (not code) == outcome.report["ok"]
 
 
@@ -72,6 +81,117 @@ def test_a_regression(file: Path, command: Command) -> None:
     slower = command("check", str(file))
     assert 3 == slower.code
     assert "mostly aten::" in slower.out
+
+    file.write_text(text.replace("tables=2", "tables=6").replace("5 %", "900 %"))
+    held = command("check", str(file))
+    assert 0 == held.code
+    assert "mostly" not in held.out
+
+
+def test_numbers_that_look_alike(file: Path, command: Command) -> None:
+    """They have as many digits as it takes to tell them apart."""
+    found = command.analyze("--format", "json").report["summary"]["time_us"]
+    below = math.nextafter(found, 0)
+    for most in (float(f"{found:.7g}"), below, found):
+        file.write_text(f"{HEAD}time_us = {most!r}\n", encoding="utf-8")
+        outcome = command("check", str(file))
+        row = next(one for one in outcome.out.splitlines() if "time_us" in one)
+        _, _, *numbers, holds = row.split()
+
+        assert (found != most) == (numbers[0] != numbers[1])
+        assert holds == ("ok" if found <= most else "BROKEN")
+
+    digits = [len(number.replace(",", "")) for number in numbers]
+    assert max(digits) <= 7  # of numbers that are equal, as few as ever
+
+
+def test_a_name_of_several_lines(file: Path, command: Command) -> None:
+    """It is one row of the table, and one line of Markdown."""
+    name = 'name = "one\\n two"'
+    text = f"{HEAD}time_us = 1e9\n".replace('name = "a<b"', name)
+    file.write_text(text, encoding="utf-8")
+
+    for form in ("table", "md"):
+        rows = command("check", str(file), "--format", form).out.splitlines()
+        assert 1 == len([row for row in rows if "one two" in row and "ok" in row])
+    report = command("check", str(file), "--format", "json").report
+    assert "one\n two" == report["budgets"][0]["name"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ('"v100"', '"h100"', "of target v100-sxm2-16g, and the budget of target h100-"),
+        ("batch = 64", "batch = 32", "of batch 64, and the budget of batch 32"),
+        (
+            "batch = 64",
+            'batch = 64\nmode = "training"',
+            "of mode inference, and the budget of mode training",
+        ),
+        (
+            WORKLOAD,
+            "dlrm-default",
+            "of model dlrm-ddp, and the budget of model dlrm-default",
+        ),
+        (
+            "batch = 64",
+            'batch = 64\nruntime = "compiled"\ndtype = "fp16"',
+            "of dtype fp32, runtime eager, and the budget of dtype fp16, runtime comp",
+        ),
+    ],
+)
+def test_a_baseline_of_something_else(
+    old: str, new: str, what: str, file: Path, tmp_path: Path, command: Command
+) -> None:
+    """What is slower by nature would let any regression pass: it is refused."""
+    text = f'{HEAD}regression = "5 %"\nbaseline = "base.json"\n'
+    file.write_text(text, encoding="utf-8")
+    assert 0 == command("check", str(file), "--update").code
+    file.write_text(text.replace(old, new), encoding="utf-8")
+
+    error = command.refused(["check", str(file)], 1)
+    base = tmp_path / "base.json"
+    assert error.startswith(f"{file}: budget[0].baseline: {base} is {what}")
+    assert 0 == command("check", str(file), "--update").code
+    assert 0 == command("check", str(file)).code
+
+
+def test_baselines_of_two_budgets(file: Path, command: Command) -> None:
+    """`--update` would leave the last alone: only the very same question may share."""
+    one = f'{HEAD}regression = "5 %"\nbaseline = "b.json"\n'
+    same = one.replace("a<b", "the same").replace("b.json", "../{}/b.json")
+    same = same.format(file.parent.name)
+    file.write_text(f"{one}{same}", encoding="utf-8")
+    assert 0 == command("check", str(file), "--update").code
+    assert 0 == command("check", str(file)).code
+
+    (file.parent / "b.json").unlink()
+    file.write_text(f"{one}{same.replace('= 64', '= 32')}", encoding="utf-8")
+    error = command.refused(["check", str(file), "--update"], 1)
+    assert error.startswith(f"{file}: budget[1].baseline: expected one of its own, ")
+    assert "b.json is that of 'a<b', which asks something else" in error
+    assert not (file.parent / "b.json").exists()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_baseline_that_is_gzipped(
+    several: bool,
+    file: Path,
+    tmp_path: Path,
+    command: Command,
+) -> None:
+    """It is read, alone or as the one report of several, and is of the same."""
+    report = json.loads(command.analyze("--format", "json").out)
+    if several:
+        report = {"schema": "perfc.reports/1", "reports": [report]}
+    base = tmp_path / "base.json.gz"
+    base.write_bytes(gzip.compress(json.dumps(report).encode()))
+    text = f'{HEAD}regression = "5 %"\nbaseline = "base.json.gz"\n'
+    file.write_text(text, encoding="utf-8")
+    assert 0 == command("check", str(file)).code
+
+    file.write_text(text.replace("v100", "h100"), encoding="utf-8")
+    assert "of target v100-" in command.refused(["check", str(file)], 1)
 
 
 def test_junit(file: Path, command: Command) -> None:
@@ -145,6 +265,68 @@ NO_OPS: Json = {
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("timeus = 3", "a budget takes no option 'timeus'; did you mean time_us?"),
+        ("time_us = 1\ntimeus = 3", "takes no option 'timeus'; did you mean time_us?"),
+        ("time_us = 1\nzzz = {}", "takes no option 'zzz'; it takes name, "),
+        ("time_us = 1\ninstruments = []", "takes no option 'instruments'; it takes"),
+        ('time_us = 1\npass = "x"', "pass='x' is one text: expected a list; write p"),
+        ("time_us = 1\nset = 3", "set=3 is an int: expected a mapping, as set={"),
+        ("time_us = 1\ndim = 3", "dim=3 is an int: expected a mapping, as dim={"),
+        (
+            'time_us = 1\nprice = 1\nset = {"price.usd_per_hour" = 2}',
+            "price and set price.usd_per_hour say the same: give one",
+        ),
+        ('time_us = 1\nset = {"gpu.x" = 2}', "set gpu.x"),
+    ],
+)
+def test_keys_at_fault(line: str, message: str, file: Path, command: Command) -> None:
+    """Errors call keys as the file does, and offer those that there are."""
+    file.write_text(f"{HEAD}{line}\n", encoding="utf-8")
+    error = command.refused(["check", str(file)], 1)
+
+    assert error.startswith(f"{file}: budget[0]: ")
+    assert message in error
+    assert "--" not in error
+    _, _, offered = error.partition("; it takes ")
+    assert not {"transforms", "instruments", "overrides"} & {*offered.split(", ")}
+    assert not offered or {"time_us", "set", "pass"} < {*offered.split(", ")}
+
+
+def test_a_batch_that_is_missing(file: Path, command: Command) -> None:
+    """What is to be added is named by its key."""
+    text = HEAD.replace("batch = 64\n", "time_us = 1\n")
+    file.write_text(text, encoding="utf-8")
+    error = command.refused(["check", str(file)], 1)
+
+    assert error.endswith("number: batch (the batch); add batch = N")
+
+
+def test_the_reference_has_all_keys() -> None:
+    """Whatever a budget takes is in the table of its keys."""
+    _, _, text = REFERENCE.read_text(encoding="utf-8").partition("## The file")
+    rows = [row for row in text.partition("\n## ")[0].splitlines() if row[:3] == "| `"]
+    listed = re.findall(r"`(\w+)`", " ".join(row.split("|")[1] for row in rows))
+
+    assert sorted(KEYS) == sorted(listed)
+
+
+@pytest.mark.parametrize(
+    ("message", "keys"),
+    [
+        ("add --batch N --dim s=N --dim t=N", "add batch = N, dim.s = N, dim.t = N"),
+        ("use --dtype fp16", "use dtype fp16"),
+        ("--input-pipeline and --pass", "input_pipeline and pass"),
+        ("write it with --update", "write it with --update"),
+    ],
+)
+def test_flags_as_keys(message: str, keys: str) -> None:
+    """Flags of options become keys; others stay."""
+    assert keys == in_keys(message)
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (None, "there is no file {base}; write it with --update"),
@@ -188,6 +370,49 @@ def test_a_baseline_that_cannot_be_written(file: Path, command: Command) -> None
 
     assert 1 == outcome.code
     assert outcome.error.startswith(f"{file}: budget[0].baseline: cannot write ")
+
+
+SHARDED = {
+    "tables": {
+        f"emb_l.{table}": {"sharding_type": "table_wise", "ranks": [table]}
+        for table in range(2)
+    }
+}
+STAGES = "[[stages]]\nname = 'read'\ntime_us = 1.0\nresource = 'cores'\n"
+HITS = "hits,rows\n2,5\n1,995\n"
+PRICE = '[v100]\nusd_per_hour = 1\nsource = "x"\ndate = "2026-10"\n'
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "content"),
+    [
+        ('price = "{}"', "price.toml", PRICE),
+        ('preset = "{}"', "preset.toml", "inputs = 'device'\n"),
+        ('overheads = "{}"', "host.toml", PROFILE.read_text(encoding="utf-8")),
+        ('input_pipeline = "{}"', "stages.toml", STAGES),
+        ('popularity = "{}"', "hits.csv", HITS),
+        ('popularity = {{ "emb_l.0" = "{}" }}', "hits.csv", HITS),
+        ('pass = ["input-pipeline{{file={}}}"]', "stages.toml", STAGES),
+        ('pass = ["set-popularity{{popularity={}}}"]', "hits.csv", HITS),
+        (
+            'pass = ["pin-copies,shard-embeddings{{ranks=2,plan={},per-node=2}}"]',
+            "plan.json",
+            json.dumps(SHARDED),
+        ),
+    ],
+)
+def test_paths_of_options(
+    key: str, name: str, content: str, file: Path, command: Command
+) -> None:
+    """They are relative to the file of budgets, wherever the command is typed."""
+    line = key.format(f"a b/{name}")
+    file.write_text(f"{HEAD}time_us = 1e9\n{line}\n", encoding="utf-8")
+    beside = file.parent / "a b" / name
+    command.refused(["check", str(file)], 1)
+
+    beside.parent.mkdir()
+    beside.write_text(content, encoding="utf-8")
+    assert 0 == command("check", str(file)).code
 
 
 def _tested(folder: Path, body: str, *words: str) -> tuple[int, str]:
@@ -257,7 +482,7 @@ def test_the_fixture_writes_baselines(tmp_path: Path) -> None:
         "    baseline=Path('base.json'))"
     )
     code, out = _tested(tmp_path, call.format(WORKLOAD))
-    assert (1, True) == (code, "perfc_budget.baseline: there is no file" in out)
+    assert (1, True) == (code, "write it with --perfc-update" in out)
 
     assert 0 == _tested(tmp_path, call.format(WORKLOAD), "--perfc-update")[0]
     assert (tmp_path / "base.json").exists()
