@@ -90,7 +90,7 @@ class Diff(VerbResult):
     @classmethod
     def _with_trace(cls, base: Side, head: Side, by: str) -> Diff:
         pairs = matched_with_trace(as_traced(base), as_traced(head))
-        remarks = (*base.remarks, *head.remarks, *same_program(base, head))
+        remarks = (*base.remarks, *head.remarks, *same_program(base, head, pairs))
         steps = waterfall(
             pairs, by, head.time_us - base.time_us, other_host=True, measured=True
         )
