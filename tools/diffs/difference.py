@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import brief, path_text, paused_collector
+from perfc.ir.support import Level, brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
@@ -35,6 +36,14 @@ _SHOWN = 20
 
 _ROUNDING = 1e-9
 """Share of a time below which a step is not shown."""
+
+
+_SAME: Sequence[Callable[[Side], Hashable]] = (
+    lambda side: (side.name, tuple(side.asked)),
+    lambda side: side.name,
+    lambda side: (side.model, side.target),
+)
+"""What several reports are paired by, the strictest first."""
 
 
 @attrs.frozen(eq=False)
@@ -98,6 +107,16 @@ class Diff(VerbResult):
         chance = None if both else probability_slower(base, head)
         return cls(base, head, by, pairs, steps, chance, remarks)
 
+    def by_place(self) -> Diff:
+        """Say that the sides were compared by where they stand in their files."""
+        message = (
+            f"{self.base.where} and {self.head.where} are not of the same models and "
+            f"targets: {self.base.name} is compared with {self.head.name} as they "
+            "stand in the same place"
+        )
+        said = Diagnostic(Level.WARNING, "reports-by-place", message, self.head.where)
+        return attrs.evolve(self, remarks=(*self.remarks, said))
+
     @property
     def base_us(self) -> float:
         """Time of the base."""
@@ -120,7 +139,7 @@ class Diff(VerbResult):
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """What there is to say of a trace; each report has its own."""
+        """What there is to say of a trace, or of pairs; each report has its own."""
         return self.remarks
 
     def _document(self) -> Json:
@@ -267,7 +286,7 @@ def diff(
 def diffs_of(
     base: Source, head: Source, by: str, steps: range | None = None
 ) -> list[Diff]:
-    """Compare reports, or several of each, one after the other.
+    """Compare reports, or several of each: those of one model and target.
 
     Raises:
         UsageError: there are *steps* and no trace.
@@ -290,7 +309,22 @@ def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Dif
             f"{len(other[1]) or 'one or more'}, found {len(one[1])}"
         )
         raise PerfcError(msg)
-    return [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
+    return _each(left, right, by)
+
+
+def _each(left: Sequence[Side], right: Sequence[Side], by: str) -> list[Diff]:
+    """Compare sides of one model and target, in the order of the base.
+
+    Where not all have a partner, they are compared one after the other, and it is said.
+    """
+    for key in _SAME:
+        if Counter(map(key, left)) == Counter(map(key, right)):
+            heads: dict[Hashable, list[Side]] = defaultdict(list)
+            for side in right:
+                heads[key(side)].append(side)
+            return [Diff.of(side, heads[key(side)].pop(0), by) for side in left]
+    found = [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
+    return [one.by_place() for one in found] if len(found) > 1 else found
 
 
 def _both_sides(

@@ -121,6 +121,7 @@ class Side:
         factors: What the time is off by; None where it was measured.
         asked: Batch, mode and the like, in words.
         target: The name of its target; empty where perfc has none.
+        model: The name of its model; empty of a trace.
         step: The step of a trace that it is; empty of a prediction.
         remarks: What there is to say of a trace.
 
@@ -136,6 +137,7 @@ class Side:
     factors: Sequence[Factor] | None
     asked: Sequence[str] = ()
     target: str = ""
+    model: str = ""
     step: str = ""
     remarks: tuple[Diagnostic, ...] = ()
 
@@ -243,6 +245,7 @@ def _side(found: _Fields) -> Side:
         ],
         [*_asked(found)],
         target.text("name"),
+        model.text("name"),
     )
 
 

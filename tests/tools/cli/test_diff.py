@@ -144,6 +144,46 @@ def test_the_command(tmp_path: Path, command: Command) -> None:
     assert "two.json: reports: expected as many" in refused.error
 
 
+def _several(folder: Path, name: str, *reports: dict[str, Any]) -> str:
+    document = {"schema": "perfc.reports/1", "reports": [*reports]}
+    return _written(folder, name, document)
+
+
+def test_several_are_compared_by_model_and_target(
+    tmp_path: Path, command: Command
+) -> None:
+    """Another order, as of `--sort`, changes nothing; nor does a runtime between."""
+    other, third = _report(target="a100"), _report(runtime="cudagraph")
+    faster = _report(target="a100", batch=32)
+    base = _several(tmp_path, "base.json", BASE, other, third)
+    head = _several(tmp_path, "head.json", third, faster, BASE)
+    shown = command("diff", base, head, "--format", "json").report["diffs"]
+
+    less_us = faster["summary"]["time_us"] - other["summary"]["time_us"]
+    assert [0.0, less_us, 0.0] == [one["difference_us"] for one in shown]
+    assert all(one["base"]["name"] == one["head"]["name"] for one in shown)
+    assert [] == [remark for one in shown for remark in one["diagnostics"]]
+
+
+def test_several_of_other_targets_are_compared_in_order(
+    tmp_path: Path, command: Command
+) -> None:
+    """It is said that they are not of the same models and targets."""
+    base = _several(tmp_path, "base.json", BASE, _report(target="a100"))
+    head = _several(tmp_path, "head.json", _report(target="h100"), BASE)
+    shown = command("diff", base, head, "--format", "json").report["diffs"]
+
+    assert [("v100", "h100"), ("a100", "v100")] == [
+        tuple(one[side]["name"].split(" on ")[1][:4] for side in ("base", "head"))
+        for one in shown
+    ]
+    for one in shown:
+        (said,) = one["diagnostics"]
+        assert ("warning", "reports-by-place") == (said["level"], said["code"])
+    out = command("diff", base, head).out
+    assert 2 == out.count(f"Warning: {base} and {head} are not of the same models")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
