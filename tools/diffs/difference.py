@@ -180,6 +180,16 @@ class Diff(VerbResult):
         ]
 
     @property
+    def between(self) -> str:
+        """Names of both, with that of batch, mode and the like which differs."""
+        if self.with_trace:
+            return f"{self.base.name} → {self.head.name}"
+        base, head = self.base, self.head
+        left = [base.name, *(said for said in base.asked if said not in head.asked)]
+        right = [head.name, *(said for said in head.asked if said not in base.asked)]
+        return f"{', '.join(left)} → {', '.join(right)}"
+
+    @property
     def headline(self) -> str:
         """The answer in one line."""
         share = self.difference_us / self.base_us if self.base_us else 0.0
@@ -234,7 +244,7 @@ class Diff(VerbResult):
         return ["", *found] if found else []
 
     def _text(self) -> str:
-        lines = [f"{self.base.name} → {self.head.name}", self.headline]
+        lines = [self.between, self.headline]
         if self.steps:
             lines += ["", columns_text(self.table)]
         lines += filter(None, [self.left_out])

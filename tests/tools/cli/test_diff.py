@@ -144,6 +144,31 @@ def test_the_command(tmp_path: Path, command: Command) -> None:
     assert "two.json: reports: expected as many" in refused.error
 
 
+@pytest.mark.parametrize(
+    ("head", "left", "right"),
+    [
+        ({"batch": 128}, ", batch 64", ", batch 128"),
+        ({"mode": "training"}, ", inference", ", training"),
+        ({"dtype": "fp16"}, ", fp32", ", fp16"),
+        ({"batch": 32, "dtype": "fp16"}, ", batch 64, fp32", ", batch 32, fp16"),
+        ({"tables": 3}, "", ""),
+    ],
+    ids=str,
+)
+def test_headings_say_what_differs(
+    head: dict[str, Any], left: str, right: str, tmp_path: Path, command: Command
+) -> None:
+    """Of what was asked, the first line of a table and of Markdown has what differs."""
+    base = _written(tmp_path, "base.json", BASE)
+    other = _written(tmp_path, "head.json", _report(**head))
+    name = "dlrm-ddp on v100-sxm2-16g, eager"
+    expected = f"{name}{left} → {name}{right}"
+
+    assert expected == command("diff", base, other).out.splitlines()[0]
+    shown = command("diff", base, other, "--format", "md").out.splitlines()[0]
+    assert f"### {expected}" == shown
+
+
 def _several(folder: Path, name: str, *reports: dict[str, Any]) -> str:
     document = {"schema": "perfc.reports/1", "reports": [*reports]}
     return _written(folder, name, document)
