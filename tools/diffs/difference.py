@@ -286,11 +286,14 @@ def diff(
     if by not in BY:
         msg = f"perfc.diff: by={by!r}: expected one of {', '.join(BY)}"
         raise UsageError(msg)
-    (found, *others) = diffs_of(base, head, by, steps)
-    if others:
-        msg = f"perfc.diff: {_called(base, 'base')}: expected one report, found several"
-        raise PerfcError(msg)
-    return found
+    with paused_collector():
+        left, right = _both_sides(base, head, steps)
+        for source, name, sides in ((base, "base", left), (head, "head", right)):
+            if len(sides) > 1:
+                where = _called(source, name)
+                msg = f"{where}: reports: expected one, found {len(sides)}"
+                raise PerfcError(msg)
+        return Diff.of(left[0], right[0], by)
 
 
 def diffs_of(
@@ -310,13 +313,13 @@ def diffs_of(
 
 def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Diff]:
     left, right = _both_sides(base, head, steps)
-    if len(left) != len(right) or not left:
+    if len(left) != len(right):
         one, other = (_called(head, "head"), right), (_called(base, "base"), left)
-        if len(left) > len(right) or not left:
+        if len(left) > len(right):
             one, other = other, one
         msg = (
             f"{one[0]}: reports: expected as many as {other[0]} has, "
-            f"{len(other[1]) or 'one or more'}, found {len(one[1])}"
+            f"{len(other[1])}, found {len(one[1])}"
         )
         raise PerfcError(msg)
     return _each(left, right, by)

@@ -13,6 +13,7 @@ from tests.html_page import HtmlPage
 from tests.tools.command import Command
 
 import perfc
+from perfc.ir import PerfcError
 from perfc.tools.diffs import Diff
 
 BY = ("op", "module", "phase", "kernel", "overhead")
@@ -216,7 +217,36 @@ def test_several_of_other_targets_are_compared_in_order(
         ({"nodes": 3}, "head.json: nodes: expected a list, found 3"),
         ({"summary": {}}, "head.json: summary.time_us: expected a number"),
         ({"nodes": [{"id": 1}]}, "head.json: nodes[0].rank: expected a whole"),
-        ({"nodes": [], "critical_path": []}, "head.json: nodes: none is of an op"),
+        (
+            {"nodes": [], "critical_path": [], "summary": {"time_us": 0}},
+            "head.json: nodes: none is of an op",
+        ),
+        (
+            {"critical_path": []},
+            "head.json: critical_path: expected segments that sum to summary.time_us, ",
+        ),
+        (
+            {"critical_path": BASE["critical_path"][1:]},
+            "head.json: critical_path: expected segments that sum to summary.time_us, ",
+        ),
+        (
+            {
+                "critical_path": [
+                    {**BASE["critical_path"][0], "node": "nonexist"},
+                    *BASE["critical_path"][1:],
+                ]
+            },
+            "head.json: critical_path[0].node: expected the id of a node of rank 0, ",
+        ),
+        (
+            {
+                "critical_path": [
+                    *BASE["critical_path"][:-1],
+                    {**BASE["critical_path"][-1], "rank": 7},
+                ]
+            },
+            "].node: expected the id of a node of rank 7, found ",
+        ),
     ],
 )
 def test_damaged_reports(
@@ -228,6 +258,38 @@ def test_damaged_reports(
     output = tmp_path / "diff.md"
     outcome = command("diff", base, head, "-o", str(output))
 
-    assert 1 == outcome.code
+    assert (1, 1) == (outcome.code, len(outcome.error.splitlines()))
     assert message in outcome.error
     assert not output.exists()
+
+
+@pytest.mark.parametrize("none_is_base", [True, False])
+def test_files_of_no_reports(
+    none_is_base: bool, tmp_path: Path, command: Command
+) -> None:
+    """The file that has none is the one at fault."""
+    files = [_several(tmp_path, "none.json"), _written(tmp_path, "base.json", BASE)]
+    outcome = command("diff", *(files if none_is_base else reversed(files)))
+
+    assert 1 == outcome.code
+    assert f"{files[0]}: reports: expected one or more, found none" in outcome.error
+    assert "base.json" not in outcome.error
+
+
+def test_one_report_is_expected_in_python(tmp_path: Path) -> None:
+    """Of a file of several, the line says how many it has."""
+    three = _several(tmp_path, "three.json", BASE, BASE, BASE)
+    for sides in ((three, BASE), (BASE, three), (three, three)):
+        with pytest.raises(PerfcError) as caught:
+            perfc.diff(*sides)
+        assert f"{three}: reports: expected one, found 3" == str(caught.value)
+
+
+def test_damaged_reports_of_several(tmp_path: Path, command: Command) -> None:
+    """The line says which of them it is."""
+    damaged = {**BASE, "critical_path": []}
+    several = _several(tmp_path, "several.json", BASE, damaged)
+    outcome = command("diff", several, several)
+
+    assert 1 == outcome.code
+    assert "several.json: reports[1].critical_path: expected " in outcome.error
