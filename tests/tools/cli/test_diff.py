@@ -287,7 +287,7 @@ def test_one_report_is_expected_in_python(tmp_path: Path) -> None:
 
 def test_damaged_reports_of_several(tmp_path: Path, command: Command) -> None:
     """The line says which of them it is."""
-    damaged = {**BASE, "critical_path": []}
+    damaged: dict[str, Any] = {**BASE, "critical_path": []}
     several = _several(tmp_path, "several.json", BASE, damaged)
     outcome = command("diff", several, several)
 
