@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import brief, path_text, paused_collector
+from perfc.ir.support import Level, brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
@@ -35,6 +36,14 @@ _SHOWN = 20
 
 _ROUNDING = 1e-9
 """Share of a time below which a step is not shown."""
+
+
+_SAME: Sequence[Callable[[Side], Hashable]] = (
+    lambda side: (side.name, tuple(side.asked)),
+    lambda side: side.name,
+    lambda side: (side.model, side.target),
+)
+"""What several reports are paired by, the strictest first."""
 
 
 @attrs.frozen(eq=False)
@@ -90,13 +99,23 @@ class Diff(VerbResult):
     @classmethod
     def _with_trace(cls, base: Side, head: Side, by: str) -> Diff:
         pairs = matched_with_trace(as_traced(base), as_traced(head))
-        remarks = (*base.remarks, *head.remarks, *same_program(base, head))
+        remarks = (*base.remarks, *head.remarks, *same_program(base, head, pairs))
         steps = waterfall(
             pairs, by, head.time_us - base.time_us, other_host=True, measured=True
         )
         both = base.is_measured and head.is_measured
         chance = None if both else probability_slower(base, head)
         return cls(base, head, by, pairs, steps, chance, remarks)
+
+    def by_place(self) -> Diff:
+        """Say that the sides were compared by where they stand in their files."""
+        message = (
+            f"{self.base.where} and {self.head.where} are not of the same models and "
+            f"targets: {self.base.name} is compared with {self.head.name} as they "
+            "stand in the same place"
+        )
+        said = Diagnostic(Level.WARNING, "reports-by-place", message, self.head.where)
+        return attrs.evolve(self, remarks=(*self.remarks, said))
 
     @property
     def base_us(self) -> float:
@@ -120,7 +139,7 @@ class Diff(VerbResult):
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
-        """What there is to say of a trace; each report has its own."""
+        """What there is to say of a trace, or of pairs; each report has its own."""
         return self.remarks
 
     def _document(self) -> Json:
@@ -159,6 +178,16 @@ class Diff(VerbResult):
             for pair in self.pairs
             if pair.why or pair.is_dearer
         ]
+
+    @property
+    def between(self) -> str:
+        """Names of both, with that of batch, mode and the like which differs."""
+        if self.with_trace:
+            return f"{self.base.name} → {self.head.name}"
+        base, head = self.base, self.head
+        left = [base.name, *(said for said in base.asked if said not in head.asked)]
+        right = [head.name, *(said for said in head.asked if said not in base.asked)]
+        return f"{', '.join(left)} → {', '.join(right)}"
 
     @property
     def headline(self) -> str:
@@ -215,7 +244,7 @@ class Diff(VerbResult):
         return ["", *found] if found else []
 
     def _text(self) -> str:
-        lines = [f"{self.base.name} → {self.head.name}", self.headline]
+        lines = [self.between, self.headline]
         if self.steps:
             lines += ["", columns_text(self.table)]
         lines += filter(None, [self.left_out])
@@ -257,17 +286,20 @@ def diff(
     if by not in BY:
         msg = f"perfc.diff: by={by!r}: expected one of {', '.join(BY)}"
         raise UsageError(msg)
-    (found, *others) = diffs_of(base, head, by, steps)
-    if others:
-        msg = f"perfc.diff: {_called(base, 'base')}: expected one report, found several"
-        raise PerfcError(msg)
-    return found
+    with paused_collector():
+        left, right = _both_sides(base, head, steps)
+        for source, name, sides in ((base, "base", left), (head, "head", right)):
+            if len(sides) > 1:
+                where = _called(source, name)
+                msg = f"{where}: reports: expected one, found {len(sides)}"
+                raise PerfcError(msg)
+        return Diff.of(left[0], right[0], by)
 
 
 def diffs_of(
     base: Source, head: Source, by: str, steps: range | None = None
 ) -> list[Diff]:
-    """Compare reports, or several of each, one after the other.
+    """Compare reports, or several of each: those of one model and target.
 
     Raises:
         UsageError: there are *steps* and no trace.
@@ -281,16 +313,31 @@ def diffs_of(
 
 def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Diff]:
     left, right = _both_sides(base, head, steps)
-    if len(left) != len(right) or not left:
+    if len(left) != len(right):
         one, other = (_called(head, "head"), right), (_called(base, "base"), left)
-        if len(left) > len(right) or not left:
+        if len(left) > len(right):
             one, other = other, one
         msg = (
             f"{one[0]}: reports: expected as many as {other[0]} has, "
-            f"{len(other[1]) or 'one or more'}, found {len(one[1])}"
+            f"{len(other[1])}, found {len(one[1])}"
         )
         raise PerfcError(msg)
-    return [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
+    return _each(left, right, by)
+
+
+def _each(left: Sequence[Side], right: Sequence[Side], by: str) -> list[Diff]:
+    """Compare sides of one model and target, in the order of the base.
+
+    Where not all have a partner, they are compared one after the other, and it is said.
+    """
+    for key in _SAME:
+        if Counter(map(key, left)) == Counter(map(key, right)):
+            heads: dict[Hashable, list[Side]] = defaultdict(list)
+            for side in right:
+                heads[key(side)].append(side)
+            return [Diff.of(side, heads[key(side)].pop(0), by) for side in left]
+    found = [Diff.of(*pair, by) for pair in zip(left, right, strict=True)]
+    return [one.by_place() for one in found] if len(found) > 1 else found
 
 
 def _both_sides(

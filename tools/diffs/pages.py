@@ -36,7 +36,7 @@ def _markdown(found: Sequence[Diff]) -> str:
 
 
 def _section(one: Diff) -> Iterator[str]:
-    yield f"### {_plain(one.base.name)} → {_plain(one.head.name)}"
+    yield f"### {_plain(one.between)}"
     yield ""
     yield f"**{_plain(one.headline)}**"
     if one.steps:

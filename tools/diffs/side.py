@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -22,6 +23,9 @@ _TRACE = re.compile(
     rb'"(traceEvents|schemaVersion|deviceProperties|displayTimeUnit)"\s*:\s*[^\s]'
 )
 """A key that a trace, and no report, has near its beginning."""
+
+_TOLERANCE = 1e-6
+"""Share of its time by which a report's critical path may miss it: rounding."""
 
 
 @attrs.frozen
@@ -121,6 +125,7 @@ class Side:
         factors: What the time is off by; None where it was measured.
         asked: Batch, mode and the like, in words.
         target: The name of its target; empty where perfc has none.
+        model: The name of its model; empty of a trace.
         step: The step of a trace that it is; empty of a prediction.
         remarks: What there is to say of a trace.
 
@@ -136,6 +141,7 @@ class Side:
     factors: Sequence[Factor] | None
     asked: Sequence[str] = ()
     target: str = ""
+    model: str = ""
     step: str = ""
     remarks: tuple[Diagnostic, ...] = ()
 
@@ -204,7 +210,10 @@ def sides_of(document: Json, where: str) -> list[Side]:
     found = _Fields(where, "", document)
     schema = found.text("schema")
     if schema == REPORTS:
-        return [*map(_side, found.list("reports"))]
+        if reports := found.list("reports"):
+            return [*map(_side, reports)]
+        msg = f"{where}: reports: expected one or more, found none"
+        raise PerfcError(msg)
     if schema != REPORT:
         msg = f"{where}: schema: expected {REPORT} or {REPORTS}, found {schema!r}"
         raise PerfcError(msg)
@@ -213,24 +222,17 @@ def sides_of(document: Json, where: str) -> list[Side]:
 
 def _side(found: _Fields) -> Side:
     model, target = found.part("model"), found.part("target")
-    segments: dict[tuple[int, str], list[Segment]] = {}
-    for one in found.list("critical_path"):
-        key = one.integer("rank"), one.text("node")
-        segment = Segment(
-            one.text("kind"), one.text("detail"), one.number("duration_us")
-        )
-        segments.setdefault(key, []).append(segment)
+    time_us = found.part("summary").number("time_us")
+    segments = _path(found, time_us)
     first: dict[tuple[int, str], tuple[str, str, str]] = {}
     nodes = [_node(one, segments, first) for one in found.list("nodes")]
-    nodes += [  # what no entry of the nodes has
-        SideNode(rank, name, name, "", "", (), (), 0.0, (), own)
-        for (rank, name), own in segments.items()
-    ]
+    if segments:
+        raise _without_node(found, segments.keys())
     return Side(
         found.where,
         f"{model.text('name')} on {target.text('name')}, {found.text('runtime')}",
         f"{target.text('name')} {target.said('profile')}",
-        found.part("summary").number("time_us"),
+        time_us,
         nodes,
         [
             Factor(
@@ -243,7 +245,39 @@ def _side(found: _Fields) -> Side:
         ],
         [*_asked(found)],
         target.text("name"),
+        model.text("name"),
     )
+
+
+def _path(found: _Fields, time_us: float) -> dict[tuple[int, str], list[Segment]]:
+    """Return the parts of the critical path, by rank and node.
+
+    Raises:
+        PerfcError: they do not sum to the time.
+
+    """
+    segments: dict[tuple[int, str], list[Segment]] = {}
+    for one in found.list("critical_path"):
+        key = one.integer("rank"), one.text("node")
+        segment = Segment(
+            one.text("kind"), one.text("detail"), one.number("duration_us")
+        )
+        segments.setdefault(key, []).append(segment)
+    total_us = math.fsum(s.us for own in segments.values() for s in own)
+    if abs(total_us - time_us) > _TOLERANCE * time_us:
+        msg = (
+            f"{found.where}: {found.path}critical_path: expected segments that sum to "
+            f"summary.time_us, {time_us:.10g}, found {total_us:.10g}"
+        )
+        raise PerfcError(msg)
+    return segments
+
+
+def _without_node(found: _Fields, missing: Collection[tuple[int, str]]) -> PerfcError:
+    path = found.list("critical_path")
+    one = next(o for o in path if (o.integer("rank"), o.text("node")) in missing)
+    what = f"the id of a node of rank {one.integer('rank')}"
+    return one.expected("node", what, one.text("node"))
 
 
 def _asked(found: _Fields) -> Iterator[str]:
@@ -287,7 +321,8 @@ class _Fields:
     path: str
     value: Json
 
-    def _expected(self, key: str, what: str, found: object) -> PerfcError:
+    def expected(self, key: str, what: str, found: object) -> PerfcError:
+        """Return the error that something else stands there."""
         msg = f"{self.where}: {self.path}{key}: expected {what}, found {found!r:.40}"
         return PerfcError(msg)
 
@@ -304,7 +339,7 @@ class _Fields:
         """Return a text."""
         value = self.said(key)
         if not isinstance(value, str):
-            raise self._expected(key, "a text", value)
+            raise self.expected(key, "a text", value)
         return value
 
     def number(self, key: str) -> float:
@@ -312,14 +347,14 @@ class _Fields:
         value = self.said(key)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < float("inf"):
-            raise self._expected(key, "a number from 0 on", value)
+            raise self.expected(key, "a number from 0 on", value)
         return float(value)
 
     def integer(self, key: str) -> int:
         """Return a whole number."""
         value = self.said(key)
         if type(value) is not int:
-            raise self._expected(key, "a whole number", value)
+            raise self.expected(key, "a whole number", value)
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -328,11 +363,11 @@ class _Fields:
         if value is None:
             return ()
         if not isinstance(value, list):
-            raise self._expected(key, "a list of texts", value)
+            raise self.expected(key, "a list of texts", value)
         listed = cast("list[object]", value)
         texts = tuple([one for one in listed if isinstance(one, str)])
         if len(texts) < len(listed):
-            raise self._expected(key, "a list of texts", listed)
+            raise self.expected(key, "a list of texts", listed)
         return texts
 
     def part(self, key: str) -> _Fields:
@@ -343,7 +378,7 @@ class _Fields:
         """Return the objects of a list."""
         value = self.said(key)
         if not isinstance(value, list):
-            raise self._expected(key, "a list", value)
+            raise self.expected(key, "a list", value)
         entries = cast("Sequence[Json]", value)
         return [
             _Fields(self.where, f"{self.path}{key}[{number}].", one)

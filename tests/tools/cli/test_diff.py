@@ -13,6 +13,7 @@ from tests.html_page import HtmlPage
 from tests.tools.command import Command
 
 import perfc
+from perfc.ir import PerfcError
 from perfc.tools.diffs import Diff
 
 BY = ("op", "module", "phase", "kernel", "overhead")
@@ -145,13 +146,107 @@ def test_the_command(tmp_path: Path, command: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("head", "left", "right"),
+    [
+        ({"batch": 128}, ", batch 64", ", batch 128"),
+        ({"mode": "training"}, ", inference", ", training"),
+        ({"dtype": "fp16"}, ", fp32", ", fp16"),
+        ({"batch": 32, "dtype": "fp16"}, ", batch 64, fp32", ", batch 32, fp16"),
+        ({"tables": 3}, "", ""),
+    ],
+    ids=str,
+)
+def test_headings_say_what_differs(
+    head: dict[str, Any], left: str, right: str, tmp_path: Path, command: Command
+) -> None:
+    """Of what was asked, the first line of a table and of Markdown has what differs."""
+    base = _written(tmp_path, "base.json", BASE)
+    other = _written(tmp_path, "head.json", _report(**head))
+    name = "dlrm-ddp on v100-sxm2-16g, eager"
+    expected = f"{name}{left} → {name}{right}"
+
+    assert expected == command("diff", base, other).out.splitlines()[0]
+    shown = command("diff", base, other, "--format", "md").out.splitlines()[0]
+    assert f"### {expected}" == shown
+
+
+def _several(folder: Path, name: str, *reports: dict[str, Any]) -> str:
+    document = {"schema": "perfc.reports/1", "reports": [*reports]}
+    return _written(folder, name, document)
+
+
+def test_several_are_compared_by_model_and_target(
+    tmp_path: Path, command: Command
+) -> None:
+    """Another order, as of `--sort`, changes nothing; nor does a runtime between."""
+    other, third = _report(target="a100"), _report(runtime="cudagraph")
+    faster = _report(target="a100", batch=32)
+    base = _several(tmp_path, "base.json", BASE, other, third)
+    head = _several(tmp_path, "head.json", third, faster, BASE)
+    shown = command("diff", base, head, "--format", "json").report["diffs"]
+
+    less_us = faster["summary"]["time_us"] - other["summary"]["time_us"]
+    assert [0.0, less_us, 0.0] == [one["difference_us"] for one in shown]
+    assert all(one["base"]["name"] == one["head"]["name"] for one in shown)
+    assert [] == [remark for one in shown for remark in one["diagnostics"]]
+
+
+def test_several_of_other_targets_are_compared_in_order(
+    tmp_path: Path, command: Command
+) -> None:
+    """It is said that they are not of the same models and targets."""
+    base = _several(tmp_path, "base.json", BASE, _report(target="a100"))
+    head = _several(tmp_path, "head.json", _report(target="h100"), BASE)
+    shown = command("diff", base, head, "--format", "json").report["diffs"]
+
+    assert [("v100", "h100"), ("a100", "v100")] == [
+        tuple(one[side]["name"].split(" on ")[1][:4] for side in ("base", "head"))
+        for one in shown
+    ]
+    for one in shown:
+        (said,) = one["diagnostics"]
+        assert ("warning", "reports-by-place") == (said["level"], said["code"])
+    out = command("diff", base, head).out
+    assert 2 == out.count(f"Warning: {base} and {head} are not of the same models")
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"schema": "perfc.report/2"}, "head.json: schema: expected perfc.report/1"),
         ({"nodes": 3}, "head.json: nodes: expected a list, found 3"),
         ({"summary": {}}, "head.json: summary.time_us: expected a number"),
         ({"nodes": [{"id": 1}]}, "head.json: nodes[0].rank: expected a whole"),
-        ({"nodes": [], "critical_path": []}, "head.json: nodes: none is of an op"),
+        (
+            {"nodes": [], "critical_path": [], "summary": {"time_us": 0}},
+            "head.json: nodes: none is of an op",
+        ),
+        (
+            {"critical_path": []},
+            "head.json: critical_path: expected segments that sum to summary.time_us, ",
+        ),
+        (
+            {"critical_path": BASE["critical_path"][1:]},
+            "head.json: critical_path: expected segments that sum to summary.time_us, ",
+        ),
+        (
+            {
+                "critical_path": [
+                    {**BASE["critical_path"][0], "node": "nonexist"},
+                    *BASE["critical_path"][1:],
+                ]
+            },
+            "head.json: critical_path[0].node: expected the id of a node of rank 0, ",
+        ),
+        (
+            {
+                "critical_path": [
+                    *BASE["critical_path"][:-1],
+                    {**BASE["critical_path"][-1], "rank": 7},
+                ]
+            },
+            "].node: expected the id of a node of rank 7, found ",
+        ),
     ],
 )
 def test_damaged_reports(
@@ -163,6 +258,38 @@ def test_damaged_reports(
     output = tmp_path / "diff.md"
     outcome = command("diff", base, head, "-o", str(output))
 
-    assert 1 == outcome.code
+    assert (1, 1) == (outcome.code, len(outcome.error.splitlines()))
     assert message in outcome.error
     assert not output.exists()
+
+
+@pytest.mark.parametrize("none_is_base", [True, False])
+def test_files_of_no_reports(
+    none_is_base: bool, tmp_path: Path, command: Command
+) -> None:
+    """The file that has none is the one at fault."""
+    files = [_several(tmp_path, "none.json"), _written(tmp_path, "base.json", BASE)]
+    outcome = command("diff", *(files if none_is_base else reversed(files)))
+
+    assert 1 == outcome.code
+    assert f"{files[0]}: reports: expected one or more, found none" in outcome.error
+    assert "base.json" not in outcome.error
+
+
+def test_one_report_is_expected_in_python(tmp_path: Path) -> None:
+    """Of a file of several, the line says how many it has."""
+    three = _several(tmp_path, "three.json", BASE, BASE, BASE)
+    for sides in ((three, BASE), (BASE, three), (three, three)):
+        with pytest.raises(PerfcError) as caught:
+            perfc.diff(*sides)
+        assert f"{three}: reports: expected one, found 3" == str(caught.value)
+
+
+def test_damaged_reports_of_several(tmp_path: Path, command: Command) -> None:
+    """The line says which of them it is."""
+    damaged: dict[str, Any] = {**BASE, "critical_path": []}
+    several = _several(tmp_path, "several.json", BASE, damaged)
+    outcome = command("diff", several, several)
+
+    assert 1 == outcome.code
+    assert "several.json: reports[1].critical_path: expected " in outcome.error

@@ -256,6 +256,67 @@ def test_a_trace_of_another_program(
         assert not output.exists()
 
 
+def _without_shapes(events: list[Event]) -> list[Event]:
+    """Return events as a profiler writes them that was not to record shapes."""
+    for event in events:
+        for key in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"):
+            event.get("args", {}).pop(key, None)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        ("googlenet", "bert-base:layers=2"),
+        ("googlenet", "dlrm-default"),
+        ("dlrm-default", "resnet50"),
+    ],
+)
+def test_a_trace_of_another_program_without_shapes(
+    model: str, other: str, tmp_path: Path, command: Command
+) -> None:
+    """That both copy, add and launch a linear or two does not make them alike."""
+    report = _report(model, batch=4)
+    report.to_json(tmp_path / "report.json")
+    events = _without_shapes(_events(_report(other, batch=2), tmp_path))
+    trace = _written(events, tmp_path / "trace.json")
+    files = (str(tmp_path / "report.json"), trace)
+    refused = [command("diff", *files), command("diff", *reversed(files))]
+
+    for one in refused:
+        assert (1, 1) == (one.code, len(one.error.splitlines()))
+        assert one.error.startswith(f"{trace}: traceEvents[].name: ")
+        assert f"ops that {files[0]} has as many of" in one.error
+
+
+def test_a_trace_that_differs_in_a_few_ops_without_shapes(
+    predicted: str, report: perfc.Report, tmp_path: Path, command: Command
+) -> None:
+    """The same model with tables more, in another type, is compared."""
+    other = _report(TABLES.replace("tables=2", "tables=3"), dtype="fp16")
+    events = _without_shapes(_events(other, tmp_path))
+    trace = _written(events, tmp_path / "trace.json")
+    found = command("diff", predicted, trace, "--format", "json").report
+
+    assert "trace-unlike" not in {d["code"] for d in found["diagnostics"]}
+    assert report.time_us == found["base_us"]
+
+
+def test_a_trace_of_another_mode_without_shapes(
+    tmp_path: Path, command: Command
+) -> None:
+    """It is compared, and the warning says nothing of shapes."""
+    _report("resnet50", batch=4).to_json(tmp_path / "report.json")
+    events = _events(_report("resnet50", batch=4, mode="training"), tmp_path)
+    trace = _written(_without_shapes(events), tmp_path / "trace.json")
+    shown = command("diff", str(tmp_path / "report.json"), trace).out
+    (warning,) = [line for line in shown.splitlines() if line.startswith("Warning: o")]
+
+    assert "device's time is in ops that" in warning
+    assert "has as many of: it may be of another program, mode or batch" in warning
+    assert "shapes" not in warning
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -339,3 +400,18 @@ def test_public_traces(name: str, tmp_path: Path) -> None:
 
         assert total_us == pytest.approx(found.difference_us, rel=1e-9)
         assert [] == [p for p in alone if p.base is None or p.head is None]
+
+
+@pytest.mark.parametrize("name", RESNET)
+def test_public_traces_of_another_program(
+    name: str, tmp_path: Path, command: Command
+) -> None:
+    """A ResNet-50's training is not a DLRM, whether shapes were recorded or not."""
+    trace = DATA / "traces" / f"{name}.json.gz"
+    if not trace.exists():
+        pytest.skip("the public traces are not here; set PERFC_DATA")
+    _report("dlrm-default", "a100", batch=2048).to_json(tmp_path / "dlrm.json")
+    refused = command("diff", str(tmp_path / "dlrm.json"), str(trace))
+
+    assert 1 == refused.code
+    assert refused.error.startswith(f"{trace}: traceEvents[].")
