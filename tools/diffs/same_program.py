@@ -21,7 +21,7 @@ _ANOTHER_SHAPES = 0.01
 """Share of the device's time in ops and shapes of both below which programs are two."""
 
 _ANOTHER_OPS = 0.1
-"""The same of ops that the other side has as many of, whatever their shapes.
+"""Share of that time in ops that both have as many of, below which they are two.
 
 Of reports of other families, eight public traces of six programs have at most 9 %; of
 those that are made of the same layers (a perceptron beside a DLRM or a transformer, a
