@@ -282,8 +282,8 @@ def test_a_larger_batch_that_does_not_pay(command: Command) -> None:
 
 def test_a_larger_batch_that_pays(command: Command) -> None:
     """What it is faster by there is what the same command says of that batch."""
-    words = ("quantize", *SMALL[:1], "--target", "a100", "--runtime", "cudagraph")
-    words = (*words, "--linear", "int8", "--activations", "dynamic", "--format", "json")
+    asked = ("quantize", *SMALL[:1], "--target", "a100", *DYNAMIC)
+    words = (*asked, "--format", "json")
     small = command(*words, "--batch", "512").report
     larger = command(*words, "--batch", "8192").report
     (text,) = [d["message"] for d in small["diagnostics"] if d["code"] == "no-gain"]
