@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from perfc.passes.precision.convert_dtype import ConvertDtype, convert
     from perfc.passes.precision.convert_part import PLAIN_FLOATS
     from perfc.passes.precision.fuse_qdq import FuseQdq, unfused
-    from perfc.passes.precision.keep_list import TABLE
+    from perfc.passes.precision.keep_list import LINEAR, TABLE
     from perfc.passes.precision.quantize import (
         ACTIVATIONS,
         Candidate,
@@ -37,7 +37,7 @@ else:
             "convert_dtype": ("ConvertDtype", "convert"),
             "convert_part": ("PLAIN_FLOATS",),
             "fuse_qdq": ("FuseQdq", "unfused"),
-            "keep_list": ("TABLE",),
+            "keep_list": ("LINEAR", "TABLE"),
             "quantize": ("ACTIVATIONS", "Candidate", "Quantize", "candidates"),
             "rates": ("check_rate",),
             "stored_types": (
@@ -57,6 +57,7 @@ __all__ = [
     "ACTIVATIONS",
     "CAFFE2",
     "FALLBACKS",
+    "LINEAR",
     "LINEAR_TYPES",
     "LOW_DTYPES",
     "PLAIN_FLOATS",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         report_on,
         run_of,
     )
+    from perfc.tools.analysis.conversions import own_us
     from perfc.tools.analysis.row_layouts import laid_out
     from perfc.tools.analysis.torch_models import compile_backend, from_torch
 else:
@@ -29,6 +30,7 @@ else:
                 "report_on",
                 "run_of",
             ),
+            "conversions": ("own_us",),
             "row_layouts": ("laid_out",),
             "torch_models": ("compile_backend", "from_torch"),
         },
@@ -41,6 +43,7 @@ __all__ = [
     "compile_backend",
     "from_torch",
     "laid_out",
+    "own_us",
     "priced",
     "report_on",
     "run_of",

@@ -12,6 +12,7 @@ from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
+from perfc.tools.analysis.conversions import with_activations
 from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
 from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
@@ -106,7 +107,7 @@ def report_on(request: Request) -> Report:
 
     """
     run = with_saving(run_of(request))
-    return with_weights(Report(run, run.analysis(request.instruments)))
+    return _told(Report(run, run.analysis(request.instruments)))
 
 
 def priced(request: Request, target: Target) -> Report:
@@ -121,7 +122,12 @@ def priced(request: Request, target: Target) -> Report:
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
     run = with_saving(Run.of(attrs.evolve(request, model=model), target))
-    return with_weights(Report(run, run.analysis(request.instruments)))
+    return _told(Report(run, run.analysis(request.instruments)))
+
+
+def _told(report: Report) -> Report:
+    """Say what kernels take that only convert weights or activations."""
+    return with_activations(with_weights(report))
 
 
 def run_of(request: Request) -> Run:

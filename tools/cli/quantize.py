@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from perfc.ir import UsageError
 from perfc.tools.cli.arguments import (
     debug_option,
     output_option,
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
     metavar="TYPE",
     default="",
     help="What linear layers are stored and multiplied in: int8, fp8, mxfp8, nvfp4, "
-    "fp16, bf16; w8a16 or w4a16 for weights alone; as they are if not given.",
+    "fp16, bf16; w8a16 or w4a16 (also int4) for weights alone; as they are if not "
+    "given.",
 )
 @click.option(
     "--activations",
@@ -110,6 +112,9 @@ def quantize(model: str, **options: Any) -> int:
     from perfc.tools.quantizing import quantize as run
 
     compare = options["compare"]
+    if not all(map(str.strip, options["keep"])):
+        msg = "--keep '' names nothing: expected PATTERN:TYPE, as top.0:fp16"
+        raise UsageError(msg)
     asked = Precision(
         embeddings=options["embeddings"],
         linear=options["linear"],

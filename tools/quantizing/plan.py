@@ -129,7 +129,7 @@ class PrecisionPlan:
     @property
     def fits(self) -> bool:
         """Whether the device has the memory."""
-        return all(one.code != OUT_OF_MEMORY for one in self.report.diagnostics)
+        return fits(self.report)
 
     @property
     def priced(self) -> PricedPlan:
@@ -137,10 +137,20 @@ class PrecisionPlan:
         return plan_of(self.name, self.report)
 
 
+def fits(report: Report) -> bool:
+    """Whether the device has the memory."""
+    return all(one.code != OUT_OF_MEMORY for one in report.diagnostics)
+
+
 def casts_of(model: Model) -> int:
     """Return how many ops of a model convert between types."""
+    return len(cast_names(model))
+
+
+def cast_names(model: Model) -> list[str]:
+    """Return the names of the ops of a model that convert between types."""
     graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    return sum(node.op in _CASTS for graph in graphs for node in graph)
+    return [node.name for graph in graphs for node in graph if node.op in _CASTS]
 
 
 def _table_weights(model: Model) -> list[Value]:

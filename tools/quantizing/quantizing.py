@@ -10,10 +10,10 @@ from pathlib import Path
 import attrs
 
 from perfc.costmodels import Target, load_target
-from perfc.ir import Diagnostic, Graph, Node, UsageError
+from perfc.ir import Graph, Node, UsageError
 from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_cast, is_embedding_bag, is_gather
-from perfc.ir.support import Level, counted
+from perfc.ir.support import counted
 from perfc.passes.graphs import typed
 from perfc.passes.precision import TABLE, Candidate, Quantize, candidates
 from perfc.planning.searches import Option, best_options
@@ -30,11 +30,13 @@ from perfc.tools.quantizing.plan import (
 )
 from perfc.tools.quantizing.question import (
     Precision,
+    check_sums,
     check_types,
     own_type,
     rows_on,
     type_name,
 )
+from perfc.tools.quantizing.remarks import unused_types, why_slower
 from perfc.tools.quantizing.report import Quantization
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, Request
@@ -73,6 +75,7 @@ def quantize(request: Request, asked: Precision) -> Quantization:
     target = request.target
     if not isinstance(target, Target):
         target = load_target(target, request.overrides)
+    check_sums(asked, target)
     return _Quantizer(load_request(request), target, asked).run()
 
 
@@ -121,7 +124,10 @@ class _Quantizer:
             frontier=frontier,
             budget=budget,
             loss=loss,
-            remarks=tuple(_remarks(plan, original)),
+            remarks=(
+                *unused_types(self.model, self.asked),
+                *why_slower(plan, original, self._report),
+            ),
         )
 
     def _plan(self, asked: Precision, name: str) -> PrecisionPlan:
@@ -148,14 +154,16 @@ class _Quantizer:
     def _priced(
         self, name: str, model: Model, kept: tuple[KeptOp, ...]
     ) -> PrecisionPlan:
-        report = priced(attrs.evolve(self.request, model=model), self.target)
         return PrecisionPlan(
             name=name,
             model=model,
-            report=report,
+            report=self._report(model),
             kept=kept,
             casts=casts_of(model) - casts_of(self.model),
         )
+
+    def _report(self, model: Model) -> Report:
+        return priced(attrs.evolve(self.request, model=model), self.target)
 
 
 def _stored_types(model: Model) -> dict[str, str]:
@@ -172,31 +180,6 @@ def _reason(one: Candidate, transform: Quantize, reasons: Mapping[str, str]) -> 
         return "keep"
     asked = transform.embeddings if one.kind == TABLE else transform.linear
     return "unfit" if asked else "not asked"
-
-
-def _remarks(plan: PrecisionPlan, original: PrecisionPlan) -> Iterator[Diagnostic]:
-    """Say why a plan is no faster than what it was made of."""
-    more_us = plan.report.time_us - original.report.time_us
-    if more_us <= 0:
-        return
-    casts = f"{plan.casts} kernels that convert"
-    alone = (
-        plan.report.summary["device_only_us"],
-        original.report.summary["device_only_us"],
-    )
-    if alone[0] is not None and alone[1] is not None and alone[0] < alone[1]:
-        why = (
-            f"the device alone takes {alone[1] - alone[0]:,.1f} us less, but the host "
-            f"launches {casts}, and is what the time waits for; --runtime cudagraph or "
-            "compiled takes it out of the way"
-        )
-    else:
-        why = (
-            f"{casts}, and products too small to be faster in fewer bits, take longer "
-            "than what fewer bytes save; a larger batch pays"
-        )
-    message = f"{plan.name} is {more_us:,.1f} us slower than the original: {why}"
-    yield Diagnostic(Level.NOTE, "no-gain", message, plan.name)
 
 
 @attrs.frozen(eq=False)

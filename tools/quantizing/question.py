@@ -20,6 +20,7 @@ from perfc.passes.precision import (
 from perfc.tools.given import check_known
 
 FP32, CAFFE2, FBGEMM = "fp32", "caffe2", "fbgemm"
+_SUM_BITS = 32
 
 _NAMES: Mapping[str, str] = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
@@ -48,7 +49,7 @@ class Precision:
     linear: str = ""
     activations: str = "static"
     keep: str = ""
-    sum_bits: int = 32
+    sum_bits: int = _SUM_BITS
     losses: Path | None = None
     budget: float | None = None
     compare: Sequence[str] = ()
@@ -116,6 +117,21 @@ _COMPARED: Mapping[str, tuple[str, str]] = {
 def rows_on(target: Target) -> str:
     """Return how rows of few bits lie in the memory of a target."""
     return CAFFE2 if target.device.synchronous else FBGEMM
+
+
+def check_sums(asked: Precision, target: Target) -> None:
+    """Refuse sums of 16 bits where products of 8 bits are added up in 32 alone.
+
+    Raises:
+        UsageError: they are asked for, and the target is no CPU.
+
+    """
+    if asked.sum_bits != _SUM_BITS and not target.device.synchronous:
+        msg = (
+            f"--sum-bits {asked.sum_bits} is for CPUs: {target.name} adds products of "
+            f"8 bits up in {_SUM_BITS}"
+        )
+        raise UsageError(msg)
 
 
 def check_types(asked: Quantize, program: Program, target: Target) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,8 @@ def test_ops_choose_among_types(command: Command, losses: Path, tmp_path: Path) 
         (("--losses", "x.csv", "--budget", "1"), 1, "cannot read x.csv"),
         (("--compare", "int9"), 2, "--compare 'int9' is none of"),
         (("--mode", "training"), 2, "gradients of weights of few bits"),
+        (("--sum-bits", "16"), 2, "--sum-bits 16 is for CPUs: a100-sxm-80g adds"),
+        (("--keep", ""), 2, "--keep '' names nothing"),
     ],
 )
 def test_refusals(
@@ -257,3 +260,60 @@ def test_why_it_is_slower(command: Command) -> None:
 
     assert 0 == outcome.code
     assert "slower than the original" in outcome.out
+
+
+BERT = ("quantize", "bert-base:layers=2", "--target", "h100", "--dtype", "fp16")
+DYNAMIC = ("--linear", "int8", "--activations", "dynamic", "--runtime", "cudagraph")
+
+
+def test_a_larger_batch_that_does_not_pay(command: Command) -> None:
+    """Casts that grow as the products do are said to cost more at any batch."""
+    outcome = command(*BERT, *DYNAMIC, "--batch", "64", "--format", "json")
+    larger = command(*BERT, *DYNAMIC, "--batch", "1024", "--format", "json").report
+    (text,) = [
+        d["message"] for d in outcome.report["diagnostics"] if d["code"] == "no-gain"
+    ]
+
+    assert larger["plans"][0]["saved_us"] < 0
+    assert "at batch 1,024 it is slower, too" in text
+    assert re.search(r"casts take [\d,.]+ us where they are not fused", text)
+    assert re.search(r"fewer bits save [\d,.]+ us of all else", text)
+
+
+def test_a_larger_batch_that_pays(command: Command) -> None:
+    """What it is faster by there is what the same command says of that batch."""
+    asked = ("quantize", *SMALL[:1], "--target", "a100", *DYNAMIC)
+    words = (*asked, "--format", "json")
+    small = command(*words, "--batch", "512").report
+    larger = command(*words, "--batch", "8192").report
+    (text,) = [d["message"] for d in small["diagnostics"] if d["code"] == "no-gain"]
+    saved_us = larger["plans"][0]["saved_us"]
+
+    assert saved_us > 0
+    assert text.endswith(f"at batch 8,192 it is {saved_us:,.1f} us faster")
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "what"),
+    [("resnet18", "embeddings", "tables"), ("squeezenet", "linear", "linear layers")],
+)
+def test_types_of_what_is_not_there(
+    command: Command, model: str, option: str, what: str
+) -> None:
+    """A remark says that they change nothing."""
+    words = ("quantize", model, f"--{option}", "int8", "--batch", "2")
+    found = command(*words, "--target", "a100", "--format", "json").report
+    (one,) = [d for d in found["diagnostics"] if d["code"] == f"no-{option}"]
+
+    assert f"has no {what}: --{option} int8 changes nothing" in one["message"]
+
+
+def test_a_type_that_stands_for_another(command: Command) -> None:
+    """`int4` of linear layers is `w4a16`; the help names it."""
+    words = (*ASKED, "--format", "json", "--linear")
+    four, packed = (command(*words, each).report for each in ("int4", "w4a16"))
+
+    assert four["plans"][0]["time_us"] == packed["plans"][0]["time_us"]
+    assert (
+        "int4" in command("quantize", "--help").out.split("--linear")[1].split("--")[0]
+    )
