@@ -11,7 +11,7 @@ import math
 import attrs
 
 from perfc.costmodels import Target
-from perfc.ir import Diagnostic, Node, PerfcError
+from perfc.ir import Diagnostic, Graph, Node, PerfcError
 from perfc.ir.support import Level
 from perfc.tools.models import Model
 from perfc.tools.reports import Report
@@ -41,10 +41,8 @@ def count_unfused(model: Model, target: Target) -> int:
     None of a training step, whose gradients need the wide operands, nor where the
     target does not multiply in the type of one of them.
     """
-    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    if not any(node.op == "dequantize" for graph in graphs for node in graph):
-        return 0
-    if model.mode != INFERENCE:
+    graphs = _dequantizing(model)
+    if not graphs or model.mode != INFERENCE:
         return 0
     from perfc.passes.precision import unfused
 
@@ -105,10 +103,16 @@ def with_weights(report: Report) -> Report:
     )
 
 
+def _dequantizing(model: Model) -> list[Graph]:
+    """Return the graphs of a model in which something is dequantized."""
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    return [one for one in graphs if any(node.op == "dequantize" for node in one)]
+
+
 def _apart(model: Model) -> frozenset[str]:
     """Return the names of weights in floats that only products read."""
-    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    if not any(node.op == "dequantize" for graph in graphs for node in graph):
+    graphs = _dequantizing(model)
+    if not graphs:
         return frozenset()
     from perfc.passes.precision import unfused
 
