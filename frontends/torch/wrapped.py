@@ -40,7 +40,7 @@ def rebuilt(
 
 def parts(tensor: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in memory of one, and their names."""
-    if not has_wrapper((tensor.__class__,)):
+    if not is_wrapper(tensor.__class__):
         yield name, tensor
         return
     names, _ = tensor.__tensor_flatten__()

@@ -9,7 +9,6 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.reports.comparison import (
         Comparison,
-        compared,
         sort_key,
     )
     from perfc.tools.reports.exporter import Exporter, find_exporter
@@ -45,7 +44,7 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "comparison": ("Comparison", "compared", "sort_key"),
+            "comparison": ("Comparison", "sort_key"),
             "exporter": ("Exporter", "find_exporter"),
             "nodes": ("NODE_KEYS",),
             "numbers": (
@@ -87,7 +86,6 @@ __all__ = [
     "bubble_s",
     "cards",
     "columns_text",
-    "compared",
     "detail_of",
     "device_limits",
     "find_exporter",

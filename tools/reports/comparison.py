@@ -189,16 +189,6 @@ class Comparison:
         return "\n".join([columns_text(self.rows), *self.notes])
 
 
-def compared(reports: Sequence[Report]) -> tuple[PricedPlan, ...]:
-    """Return reports as plans, with how probable it is that each is the fastest.
-
-    Args:
-        reports: Of models on targets.
-
-    """
-    return Comparison(reports).plans
-
-
 def sort_key(text: str) -> tuple[str, bool]:
     """Read the value of `--sort`: one of `SORTED`, after `-` for the worst first.
 
