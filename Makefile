@@ -43,7 +43,7 @@ demo: $(CORE) ## Predict the time of one model (installs perfc, no torch)
 
 install: $(TEST) ## Install perfc and everything its tests need
 
-test: lint types unit selfcheck-short ## Run every check that a change must pass
+test: lint types unit docs selfcheck-short ## Run every check that a change must pass
 
 lint: $(TEST) ## Check style, format and the layers
 	$(BIN)/ruff check .
@@ -78,7 +78,7 @@ fuzz: $(TEST) ## Try damaged inputs by the thousand: make fuzz FUZZ_ARGS="--seed
 compat: $(TEST) ## Try other Pythons and the oldest dependencies: make compat PYTHONS="..."
 	$(BIN)/python -m tests.compat $(PYTHONS)
 
-docs: $(TEST) ## Build the documentation as a site: build/docs/index.html
+docs: $(TEST) ## Build the documentation as a site, warnings are errors: build/docs/index.html
 	$(BIN)/python -m sphinx -q -W --keep-going -E -d build/doctrees docs build/docs
 
 bench: $(CORE) ## Hold traces, pricing and diffs to their bars, on an idle machine

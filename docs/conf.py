@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from click.testing import CliRunner
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.logging import getLogger
@@ -132,4 +133,5 @@ def _comment(module: str, name: str) -> str:
 
 def setup(app: Sphinx) -> None:
     """Ask to see every page before it is parsed."""
+    app.add_lexer("csv", TextLexer)  # Pygments has none of its own
     app.connect("source-read", _fill)
