@@ -177,7 +177,7 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
 
 
 def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -> Plan:
-    """Return the plan that a document says: perfc's, or TorchRec's.
+    """Return the plan that a document says: perfc's, its best answer, or TorchRec's.
 
     Args:
         text: JSON.
@@ -266,9 +266,14 @@ class _PlanFile:
         return {t.name: self._placement(t, listed[t.name]) for t in tables}
 
     def _tables(self, names: Sequence[str]) -> Mapping[str, object]:
-        """Return the entry of each table, from either format."""
+        """Return the entry of each table, from any of the formats."""
         text = self.text
         document = _fields(parse_json(text, PerfcError, self.name, "a JSON file"))
+        if document.get("schema") == "perfc.shard/1":
+            # What `perfc shard --format json` wrote: its first plan is the best one.
+            plans = document.get("plans")
+            best = plans[0] if isinstance(plans, list) and plans else None
+            document = _fields(_fields(best).get("plan"))
         modules = _fields(document.get("plan")) or document
         if not modules or not all(isinstance(v, dict) for v in modules.values()):
             msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'

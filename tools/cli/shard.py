@@ -55,8 +55,8 @@ _TYPES = "table-wise,column-wise,row-wise"
     "plans",
     multiple=True,
     metavar="FILE|NAME",
-    help="A plan to compare: a JSON file, perfc's or TorchRec's, or table-wise, "
-    "row-wise, ...; give it again for more.",
+    help="A plan to compare: a JSON file of --format plan or json, or TorchRec's, or "
+    "table-wise, row-wise, ...; give it again for more.",
 )
 @click.option(
     "--types",
