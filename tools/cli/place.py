@@ -74,7 +74,7 @@ _OBJECTIVES = ("time", "power", "cost")
     "--candidates",
     type=click.IntRange(min=1, max=10**7),
     metavar="N",
-    help="Candidates of a query; 1 if not given.",
+    help="Candidates of a query, which are its batch (--batch); 1 if not given.",
 )
 @click.option(
     "--queries",
@@ -176,6 +176,11 @@ def place(model: str, **options: Any) -> int:
     if options["window"] is not None:
         return _look_ahead(model, options, say)
     _refuse_step(options)
+    if options["batch"] is not None:  # the samples of a query are its candidates
+        if options["candidates"] not in (None, options["batch"]):
+            msg = "--batch and --candidates are one number, a query's: give one of them"
+            raise UsageError(msg)
+        options["candidates"] = options["batch"]
     scenario = _scenario(model)
     asked = _asked(model, options, scenario)
     found = run(asked, scenario=scenario, say=say)
@@ -188,7 +193,6 @@ def place(model: str, **options: Any) -> int:
 _OF_STEPS = {
     "cache_rows": "--cache-rows",
     "servers": "--servers",
-    "batch": "--batch",
     "ranks": "--ranks",
     "optimizer": "--optimizer",
 }

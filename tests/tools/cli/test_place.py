@@ -122,12 +122,13 @@ def test_a_scenario_prints_its_inputs(command: Command) -> None:
     assert "10 candidates" in found.out
 
 
-def test_all_tables_in_dram_are_an_analysis(command: Command) -> None:
-    """The time is that of `perfc analyze`, to the last bit."""
+@pytest.mark.parametrize("option", ["--candidates", "--batch"])
+def test_all_tables_in_dram_are_an_analysis(command: Command, option: str) -> None:
+    """The time is that of `perfc analyze` of such a batch, to the last bit."""
     model = "dlrm-default:tables=3,rows=1000"
     found = _json(
         command(
-            *("place", model, *SERVER, "--tiers", "dram,optane", "--candidates", "64"),
+            *("place", model, *SERVER, "--tiers", "dram,optane", option, "64"),
             *("-q", "--format", "json"),
         )
     )
@@ -224,6 +225,7 @@ def test_tables_of_devices(command: Command, tables: str) -> None:
         ("--tiers dram=3GB,optane --compare foo", 2, "unknown tier foo"),
         ("--tiers dram=3GB,optane --compare dram@foo", 2, "foo"),
         ("--tiers optane --set tiers.optane.granularity_b=0", 2, "granularity_b"),
+        ("--tiers dram,optane --candidates 2 --batch 3", 2, "give one of them"),
         ("", 2, "Missing option '--tiers'"),
     ],
 )
