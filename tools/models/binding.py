@@ -15,9 +15,8 @@ import attrs
 
 from perfc.ir import Diagnostic, Graph, Node, PerfcError, Program, TensorType, Value
 from perfc.ir.dims import Dim, Expr, evaluate, symbols_of
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
+from perfc.ir.node_kinds import has_trait, is_embedding_bag
+from perfc.ir.opdef import Trait
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import Level, UnboundSymbolError
 
@@ -245,7 +244,7 @@ def batch_size(
 
     """
     graph = program.classes[0].ops
-    if graph is None:
+    if graph is None or _rows_are_linked(graph):
         return None
     known = None if classified is None else classified[0]
     symbols, bindings = known or classify_symbols(graph), program.bindings
@@ -254,6 +253,37 @@ def batch_size(
     for name in sorted(symbols.bounds & bindings.keys()):
         return bindings[name] - 1
     return _fixed_batch(graph)
+
+
+def _rows_are_linked(graph: Graph) -> bool:
+    """Whether rows of data are read by indices that are inputs: nodes of a network.
+
+    A graph network gathers the features of nodes by the ends of its edges, so that a
+    row is no sample. Rows of parameters, or by constant or computed indices (a router's
+    choice of experts), are read by samples as well.
+    """
+    parameters = set(graph.parameters)
+    lookups = [
+        node
+        for node in graph
+        if has_trait(node, Trait.LOOKUP)
+        and node.attributes.get("axis") == 0
+        and node.operands[0] not in parameters
+    ]
+    if not lookups:
+        return False
+    data = {v for v in graph.inputs if v.type is not None and v.type.dtype.is_float}
+    indices = {v for v in graph.inputs if v not in data}
+    for node in graph:
+        for values in (data, indices):
+            if not values.isdisjoint(node.operands):
+                values.update(node.results)
+    return any(
+        node.operands[0] in data
+        and node.operands[1] in indices
+        and node.operands[1] not in data
+        for node in lookups
+    )
 
 
 def _fixed_batch(graph: Graph) -> int | None:

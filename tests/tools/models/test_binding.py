@@ -112,6 +112,25 @@ def test_binding_anew_replaces_the_note() -> None:
     assert 4 == model.batch
 
 
+@pytest.mark.parametrize(
+    ("inputs", "read", "expected"),
+    [
+        ("%x: f32[7,3], %e: i64[20]", "%x, %e", None),
+        ("%x: f32[n,3], %e: i64[20]", "%x, %e", None),
+        ("%x: f32[7,3], %e: i64[20], param %w: f32[9,3]", "%w, %e", 7),
+        ("%x: f32[7,3], %e: i64[20], param %e2: i64[20]", "%x, %e2", 7),
+    ],
+)
+def test_nodes_of_a_graph_network_are_no_samples(
+    inputs: str, read: str, expected: int | None
+) -> None:
+    """Where an input says which rows of another are read, rows are no samples."""
+    program = _program(inputs, f"  %y = gather({read}) {{axis = 0}} : ?\n")
+    dims = {"n": 7} if "[n," in inputs else {}
+
+    assert expected == batch_size(bind_dimensions(program, Dimensions(dims=dims)))
+
+
 @pytest.mark.parametrize("batch", [None, 4])
 def test_a_fixed_batch(batch: int | None) -> None:
     """A model that fixes its batch takes that one, or none."""
