@@ -23,7 +23,7 @@ from pathlib import Path
 import attrs
 
 ROOT = Path(__file__).parents[1]
-PYTHONS = ("python3.11", "python3.12", "python3.13")
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 """What is looked for unless somebody names others."""
 
 PARTS = ("tests/golden", "tests/ir", "tests/costmodels", "tests/measurements")
@@ -142,6 +142,9 @@ def dependencies(*, oldest: bool) -> list[str]:
 def environments(pythons: Sequence[str]) -> Iterator[Environment]:
     """Yield what is to be tried: the first Python with the oldest dependencies, too."""
     found = [python for python in pythons if shutil.which(python)]
+    for python in pythons:
+        if python not in found:
+            print(f"{python}: not tried, it is not installed here", flush=True)
     for number, python in enumerate(found):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         version = subprocess.run(

@@ -8,7 +8,7 @@ what a trial changes are edits. Memory is a constraint (`Trial.set_constraint`),
 penalty: the sampler learns from trials that are too large, and none of them is the
 best. A configuration that PyTorch could not run is a pruned trial with perfc's reason.
 
-It saves the runs: a trial takes some tens of milliseconds here. To measure one, eight
+It saves the runs: a trial takes about a quarter of a second here. To measure one, eight
 GPUs build the model, warm up and time some steps. The last lines say how long that
 would have been for the same trials, by the predicted times of their steps.
 """
