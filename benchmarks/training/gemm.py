@@ -73,11 +73,15 @@ it is left out. As many flops as there are watts for, then: an exponent of 1.
 """
 
 WIDE_FITTED = (
-    *("tile_efficiency", "tile_half", "full_outputs", "fill_cycles", "epilogue"),
-    *("memory_efficiency", "l2_efficiency", "streams_per_sm", "start_cycles"),
+    *("tile_efficiency", "tile_half", "full_outputs", "fill_cycles", "start_cycles"),
     "split_cycles",
 )
-"""What CUDA graphs on SMs of 128 lanes say."""
+"""What SMs of 128 lanes do otherwise, in cycles and shares of the peak.
+
+One board has rows of them, H100. What memory and L2 give is not of the lanes, and the
+rows of one board cannot tell it from what the SMs take: fitted to them, a store that
+HBM hides badly became four times the cycles on a board with a tenth of the memory rate.
+"""
 
 TENSOR_FITTED = (
     "tile_efficiency",
@@ -124,11 +128,9 @@ SIMT_START = GemmParameters(
 )
 """Start of the fit without tensor cores."""
 
-WIDE_START = attrs.evolve(
-    SIMT_START, tile_efficiency=0.85, streams_per_sm=1.0, biased_parts=6.0
-)
-"""Start of the fit on SMs of 128 lanes. Kernels that add a bias cut their sums into 2
-to 12 parts on H100, where those of as deep sums without take 32: 6 are least off."""
+WIDE_BIASED_PARTS = 6.0
+"""Parts that kernels with a bias cut their sums into on SMs of 128 lanes: 2 to 12 on
+H100, where those of as deep sums without one take 32; 6 are least off."""
 
 OWN_BOUNDS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {

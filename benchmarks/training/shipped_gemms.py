@@ -35,8 +35,8 @@ from training.gemm import (
     SIMT_START,
     TENSOR_FITTED,
     TENSOR_START,
+    WIDE_BIASED_PARTS,
     WIDE_FITTED,
-    WIDE_START,
     GemmRows,
     fit_gemm,
 )
@@ -128,8 +128,7 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
         "tensor.all": shared,
     }
     if on_wide:
-        found = fit_gemm(_to_fit(on_wide), WIDE_START, WIDE_FITTED)
-        tables["simt_wide"] = _with_sigmas(found, on_wide)
+        tables["simt_wide"] = _with_sigmas(fit_wide(on_wide, tables["simt"]), on_wide)
     for parts in _by_target(on_tensor).values():
         shown = _to_fit(parts)
         if any(len(rows) for rows in shown):
@@ -184,6 +183,18 @@ def _own_table(sample: Sample, kernels: str = "") -> str:
 def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
     """Return the parameters without tensor cores that rows of some GPUs say."""
     return fit_gemm(_to_fit(_simt(samples)), SIMT_START, SIMT_FITTED)
+
+
+def fit_wide(samples: Sequence[Sample], narrow: GemmParameters) -> GemmParameters:
+    """Return the parameters that rows of SMs of 128 lanes say.
+
+    Args:
+        samples: GEMMs without tensor cores on such SMs.
+        narrow: What rows of other SMs say, which the rest is.
+
+    """
+    start = attrs.evolve(narrow, biased_parts=WIDE_BIASED_PARTS)
+    return fit_gemm(_to_fit(samples), start, WIDE_FITTED)
 
 
 def fit_tensor(samples: Sequence[Sample]) -> GemmParameters:

@@ -68,7 +68,8 @@ many take a fourth longer."""
 NATURAL_WATTS_PER_TFLOPS = constants("gemm").table("natural_watts_per_tflops")
 """Power that fp32 FMAs at the boost clock need, by architecture, for its process.
 
-A board that allows less, as T4 or L4, clocks down under large GEMMs.
+A board that allows less, as T4 or L4, clocks down under large GEMMs. FMAs that a kernel
+does not reach draw nothing: the share of the clock is of the rate that it computes at.
 """
 
 QUANTISED_NUMBERS: Mapping[int, str] = MappingProxyType(
@@ -374,7 +375,7 @@ def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
 def _simt_machine(
     target: Target, p: GemmParameters, kind: _Kind, *, fastest: bool = False
 ) -> Machine:
-    power = _fma_power(target) ** p.power_exponent
+    power = _fma_power(target, p.tile_efficiency) ** p.power_exponent
     short = power**p.short_power
     menu = simt_menu(_simt_tiles(target, kind))
     parts = p.biased_parts if kind.biased else MOST_PARTS
@@ -449,12 +450,18 @@ def _seconds(gemms: Gemms, machine: Machine, *, splits: bool) -> Floats:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
 
 
-def _fma_power(target: Target) -> float:
-    """Return the share of the power of fp32 FMAs that the board allows."""
+def _fma_power(target: Target, reach: float) -> float:
+    """Return the share of the power of fp32 FMAs that the board allows.
+
+    Args:
+        target: The GPU.
+        reach: Share of the peak at which GEMMs compute where power suffices.
+
+    """
     natural = NATURAL_WATTS_PER_TFLOPS.get(target.device.architecture)
     if natural is None:
         return 1.0
-    full_watts = natural * target.device.flops_per_s["fp32"] * 1e-12
+    full_watts = natural * reach * target.device.flops_per_s["fp32"] * 1e-12
     return float(min(1.0, target.watts / full_watts))
 
 
