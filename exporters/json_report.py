@@ -24,6 +24,7 @@ class JsonReport(Exporter):
         document = {
             "schema": "perfc.reports/1",
             "comparison": comparison.entries,
+            "diagnostics": [one.to_dict() for one in comparison.diagnostics],
             "reports": documents,
             "plans": [plan.to_dict() for plan in comparison.plans],
         }

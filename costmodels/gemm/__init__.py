@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         math_second,
         math_seconds,
         sized,
+        times_computed,
     )
     from perfc.costmodels.gemm.layouts import tensor_kernels_of_one
     from perfc.costmodels.gemm.machine import Size
@@ -55,7 +56,14 @@ else:
         __name__,
         {
             "companion_kernels": ("BESIDE", "without_beside", "without_beside_one"),
-            "gemm": ("GEMM", "math_second", "math_seconds", "gemms_of", "sized"),
+            "gemm": (
+                "GEMM",
+                "gemms_of",
+                "math_second",
+                "math_seconds",
+                "sized",
+                "times_computed",
+            ),
             "layouts": ("tensor_kernels_of_one",),
             "machine": ("Size",),
             "one_tile": ("Tile", "tile_second"),
@@ -123,6 +131,7 @@ __all__ = [
     "tensor_seconds",
     "tile_second",
     "tile_spread",
+    "times_computed",
     "without_beside",
     "without_beside_one",
 ]

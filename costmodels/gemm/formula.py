@@ -337,6 +337,17 @@ def tile_spreads(size: Size[Floats], target: Target, *, transposed: bool) -> Flo
     return spreads
 
 
+def padded_share(
+    size: Size[float], target: Target, *, transposed: bool = False
+) -> float:
+    """Return how often tiles without tensor cores compute a result, at least."""
+    batched = size.batch > 1
+    kind = _Kind(batched, transposed, batched and bool(_fills(size, target)))
+    menu = simt_menu(_simt_tiles(target, kind))
+    tiles = np.ceil(size.m * menu.per_row) * np.ceil(size.n * menu.per_column)
+    return float((tiles * menu.area).min() / (size.m * size.n))
+
+
 def _is_unsure(kind: _Kind, target: Target) -> bool:
     """Whether it is not known which tiles a batch has.
 

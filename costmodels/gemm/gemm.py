@@ -16,6 +16,7 @@ from perfc.costmodels.gemm.companion_kernels import without_beside, without_besi
 from perfc.costmodels.gemm.formula import (
     Gemms,
     own_parameters,
+    padded_share,
     simt_second,
     simt_seconds,
     tensor_second,
@@ -73,6 +74,7 @@ from perfc.costmodels.kernels import (
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import imagined, is_imagined
+from perfc.ir import Kernel
 
 
 @attrs.frozen
@@ -162,6 +164,18 @@ class GemmModel:
         seconds = without_quantizing_one(seconds, one, target)
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
+
+
+def times_computed(kernel: Kernel, target: Target) -> float | None:
+    """Return how often a GEMM's tiles compute each result, those past its edges too.
+
+    None of another kernel, and on tensor cores, whose tiles no rows name.
+    """
+    one = OneSignature(kernel)
+    size = _size_of(one, target) if kernel.op == "gemm" else None
+    if size is None or one.math not in SIMT_MODES:
+        return None
+    return padded_share(size, target, transposed=one.text("layout") in TRANSPOSED)
 
 
 class _How(NamedTuple):

@@ -31,6 +31,10 @@ class Diagnostic:
     message: str
     where: str = ""
 
+    def to_dict(self) -> dict[str, str]:
+        """Return it as documents of programs have it."""
+        return {**attrs.asdict(self), "level": self.level.value}
+
     @property
     def line(self) -> str:
         """Level, place and message, as reports of traces print them."""

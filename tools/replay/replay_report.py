@@ -64,7 +64,7 @@ def replay_json(
         "schema": SCHEMA,
         "traces": traces,
         "overheads": _overheads(times),
-        "diagnostics": [diagnostic_json(d) for d in remarks(replayed, predicted)],
+        "diagnostics": [d.to_dict() for d in remarks(replayed, predicted)],
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -138,16 +138,6 @@ def remarks(
     """Return remarks on traces, and on prices of their kernels."""
     found = [remark for one in replayed for remark in one.recorded.diagnostics]
     return [*found, *(remark for prices in predicted for remark in prices.diagnostics)]
-
-
-def diagnostic_json(found: Diagnostic) -> dict[str, str]:
-    """Return a remark as reports have it."""
-    return {
-        "level": found.level.value,
-        "code": found.code,
-        "message": found.message,
-        "where": found.where,
-    }
 
 
 def replay_text(

@@ -12,7 +12,6 @@ import attrs
 from perfc.ir import Diagnostic
 from perfc.passes.facts import Interval
 from perfc.passes.timing import errors_of_interval, probabilities_best
-from perfc.tools.replay.replay_report import diagnostic_json
 from perfc.tools.replay.rescale import Method, Rescaled, Rescaling
 from perfc.tools.reports import columns_text, format_percent
 
@@ -48,7 +47,7 @@ def rescale_json(
             | (_kernels_json(rescaling, one) if verbose else {})
             for one, chance in zip(rescaled, _chances(rescaled), strict=True)
         ],
-        "diagnostics": [diagnostic_json(d) for d in _diagnostics(rescaling, rescaled)],
+        "diagnostics": [d.to_dict() for d in _diagnostics(rescaling, rescaled)],
     }
     return json.dumps(document, indent=2) + "\n"
 

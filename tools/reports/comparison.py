@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from perfc.ir import Diagnostic
 from perfc.passes.timing import TimeErrors, probability_shorter
 from perfc.tools.given import check_known
+from perfc.tools.reports.board_ratios import beyond_sheets
 from perfc.tools.reports.numbers import (
     format_bytes,
     format_percent,
@@ -179,11 +181,20 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """Sources of prices, and what carbon is of, a line for each.
+        """Sources of prices, what carbon is of, and its diagnostics, a line for each.
 
         Long citations end before the place of what they cite: the sheet has the rest.
         """
-        return list(dict.fromkeys(_notes(self.reports)))
+        remarks = [
+            f"{one.level.value.capitalize()}: {one.message} [{one.code}]"
+            for one in self.diagnostics
+        ]
+        return [*dict.fromkeys(_notes(self.reports)), *remarks]
+
+    @functools.cached_property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What there is to say of reports beside each other."""
+        return tuple(beyond_sheets(self.reports))
 
     def __str__(self) -> str:
         return "\n".join([columns_text(self.rows), *self.notes])

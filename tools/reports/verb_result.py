@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-import attrs
-
 from perfc.ir import Diagnostic, support
 from perfc.ir.support import path_text, printable
 
@@ -61,9 +59,7 @@ class VerbResult(abc.ABC):
 
     def _head(self) -> Json:
         """Return the schema and the remarks, which every document has."""
-        remarks = [
-            {**attrs.asdict(one), "level": one.level.value} for one in self.diagnostics
-        ]
+        remarks = [one.to_dict() for one in self.diagnostics]
         return {"schema": self.schema, "diagnostics": remarks}
 
     def to_json(self, path: str | Path | None = None) -> str:

@@ -101,7 +101,7 @@ def test_a_table_by_architecture_is_cut_to_the_target(command: Command) -> None:
     """Of the power by architecture a target has its own."""
     name = "gemm.natural_watts_per_tflops"
 
-    assert {"Volta": 18} == _shown(command, "v100")[name]["value"]
+    assert {"Volta": 18.24} == _shown(command, "v100")[name]["value"]
     assert name not in _shown(command, "mi300x")
 
 
