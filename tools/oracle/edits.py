@@ -149,8 +149,9 @@ class Dtype:
 class Duration:
     """Another duration of what a node, modules or kernels run on the device.
 
-    A node that runs nothing there is a time of the host, and takes that. Several tasks
-    of one node keep their proportions.
+    A node that runs nothing there is a time of the host, and takes that; one that costs
+    the host nothing either stays as it is. Several tasks of one node keep their
+    proportions.
 
     Attributes:
         where: Id of a node, pattern of modules, or name of a kernel.

@@ -20,7 +20,8 @@ def explained(state: State, asked: Sequence[edits.Edit]) -> str:
     after = state.after(asked)
     before, step = state.setting, after.setting.step
     if after.setting is before:
-        return _retimed(state, asked)
+        changed = after.stated != state.stated
+        return _retimed(state, asked) if changed else "as it stands"
     whys: list[str] = []
     setting = before
     for edit in asked:
@@ -51,8 +52,6 @@ def _are_alike(one: Timeline, other: Timeline) -> bool:
 
 def _retimed(state: State, asked: Sequence[edits.Edit]) -> str:
     step = state.setting.step
-    if not asked:
-        return "as it stands"
     if step.shares:
         return f"the same tasks and prices{_shared(shares=True)}"
     (edit, *more) = asked

@@ -59,7 +59,8 @@ class Places:
     def units(self, where: str) -> tuple[Unit, ...]:
         """Return the tasks that a name stands for, as durations are set.
 
-        A name is the id of a node, else that of a kernel, else a pattern of modules.
+        A name is the id of a node, else that of a kernel, else a pattern of modules;
+        none of nodes that launch nothing and cost the host nothing.
 
         Raises:
             UsageError: nothing has this name.
@@ -74,7 +75,7 @@ class Places:
         """Return rank class and id of the nodes of a name that launch something.
 
         Raises:
-            UsageError: no node or module has this name.
+            UsageError: no node or module has this name, or those launch nothing.
 
         """
         found = [key for key, own in self.by_node.items() if own and key[1] == where]
@@ -84,7 +85,9 @@ class Places:
             if own and self._lies_in(key, where)
         ]
         if not found:
-            raise UsageError(self._unknown(where))
+            self.units(where)
+            msg = f"where={where!r}: it launches nothing that could be replaced"
+            raise UsageError(msg)
         return found
 
     @functools.cached_property
@@ -130,11 +133,7 @@ class Places:
         ]
         if not named:
             raise UsageError(self._unknown(where))
-        timed = [unit for unit in named if unit]
-        if not timed:
-            msg = f"where={where!r}: it launches nothing, and takes no time"
-            raise UsageError(msg)
-        return tuple(timed)
+        return tuple([unit for unit in named if unit])
 
     def _of_kernel(self, name: str) -> Iterator[Unit]:
         for graph, offset in zip(self.graphs, self.offsets, strict=True):

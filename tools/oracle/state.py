@@ -39,7 +39,7 @@ class State:
     _single: dict[str, int] = attrs.field(
         factory=dict[str, int], init=False, repr=False
     )
-    """Place of the one task of a name; 0 for a name of several."""
+    """Place of the one task of a name; 0 for a name of several, or of none."""
     _stretches: dict[str, Stretch | None] = attrs.field(
         factory=dict[str, "Stretch | None"], init=False, repr=False
     )
@@ -109,10 +109,10 @@ class State:
         return ways.time_s(place, self.seconds[place] * factor)
 
     def _place(self, where: str) -> int:
-        """Return the place of the one task of a name; 0 for a name of several."""
+        """Return the place of the one task of a name; 0 for one of several or none."""
         step = self.setting.step
         tasks = [task for unit in step.places.units(where) for task in unit]
-        if step.shares or len(tasks) > 1:
+        if step.shares or len(tasks) != 1:
             return 0
         return step.network.places[tasks[0]]
 
@@ -131,12 +131,13 @@ class State:
         return stretch.time_s(seconds)
 
     def _stretch(self, where: str) -> Stretch | None:
-        """Return the places that the tasks of a name lie between, None if too many."""
+        """Return the places that the tasks of a name lie between, if there are few."""
         step = self.setting.step
-        if step.shares:
+        units = step.places.units(where)
+        if step.shares or not units:
             return None
         network = step.network
-        places = [network.places[t] for unit in step.places.units(where) for t in unit]
+        places = [network.places[task] for unit in units for task in unit]
         between = range(min(places), max(places) + 1)
         if len(between) * _FEW > len(network):
             return None

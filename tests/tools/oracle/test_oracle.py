@@ -141,6 +141,25 @@ def test_every_node(name: str) -> None:
         assert model.ask([edit]) == pytest.approx(oracle.ask(edit), rel=CLOSE)
 
 
+def test_what_launches_nothing_stays_as_it_is() -> None:
+    """Every id of a report has a duration to set; that of a view changes nothing."""
+    oracle = oracle_of("training")
+    asked = {n["id"]: edits.Duration(n["id"], factor=2) for n in oracle.report().nodes}
+    idle = [node for node in asked if node not in nodes_of("training")]
+    as_it_stands = pytest.approx(oracle.time_us, rel=CLOSE)
+    columns = {f"us:{idle[0]}": [0.0, 7.0], f"factor:{idle[1]}": [1.0, 2.0]}
+
+    assert all(oracle.ask(edit) >= oracle.time_us for edit in asked.values())
+    assert all(as_it_stands == oracle.ask(asked[node]) for node in idle)
+    assert as_it_stands == oracle.ask(edits.Duration(idle[0], us=7), asked[idle[1]])
+    assert all(as_it_stands == us for us in oracle.batch(columns)["time_us"])
+    assert oracle.explain(asked[idle[0]]) == "as it stands"
+    both = oracle.rank([asked[idle[0]], asked[nodes_of("training")[0]]])
+    assert both[0].edits == (asked[idle[0]],)
+    with pytest.raises(PerfcError, match="launches nothing that could be replaced"):
+        oracle.ask(edits.Replace(idle[0], us=7))
+
+
 def test_dtype_of_the_whole_model() -> None:
     """As the model that is loaded in that type, of a training step, too."""
     for name, dtype in (
