@@ -7,6 +7,7 @@ import statistics
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -61,6 +62,10 @@ _KINDS = {
 }
 
 
+_Busy: TypeAlias = tuple[float, float]
+"""How long after a launch its stream was still busy, and how long it was idle then."""
+
+
 def record(trace: Trace) -> Recorded:
     """Return the launch graph of a trace, every task with the seconds it took.
 
@@ -98,10 +103,10 @@ class _Recording:
         factory=dict[int, DeviceWork], init=False
     )
     _places: dict[int, Place] = attrs.field(factory=dict[int, Place], init=False)
-    _gaps_us: list[float] = attrs.field(factory=list[float], init=False)
+    _gaps_us: list[_Busy] = attrs.field(factory=list[_Busy], init=False)
     _graph_gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
-    _lags_us: list[float] = attrs.field(factory=list[float], init=False)
+    _lags_us: list[_Busy] = attrs.field(factory=list[_Busy], init=False)
     _held: list[int] = attrs.field(factory=list[int], init=False)
     """Waits of streams for others."""
 
@@ -290,15 +295,16 @@ class _Recording:
         """Measure gaps of busy streams, delays of idle ones, and lags after waits."""
         awaited = (*before, *after)
         free_us = max((self.end_us[task] for task in awaited), default=-math.inf)
+        busy_us = free_us - call.end_us
         if after:
-            if call.end_us + _IDLE_US < free_us:
-                self._lags_us.append(work.start_us - free_us)
+            if busy_us > _IDLE_US:
+                self._lags_us.append((busy_us, work.start_us - free_us))
         elif any(self.graph.issue[task] == issue for task in before):
             self._graph_gaps_us.append(work.start_us - free_us)
         elif free_us < call.start_us - _IDLE_US:
             self._latencies_us.append(work.start_us - call.end_us)
-        elif call.end_us + _IDLE_US < free_us:
-            self._gaps_us.append(work.start_us - free_us)
+        elif busy_us > _IDLE_US:
+            self._gaps_us.append((busy_us, work.start_us - free_us))
 
     def _device_task(
         self, call: RuntimeCall | None, work: DeviceWork, issue: int
@@ -400,21 +406,21 @@ class _Recording:
     def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
         self._marks = tuple(self._steps(lines))
         self._missed = len(self._own_steps(lines)) - len(self._marks)
+        latency_us = _usual_delay_us(self._latencies_us)
         # A stream goes on so long after that which it waited for, which is later than
         # the next task of a stream that did not wait.
-        lag_us = _usual_gap_us(self._lags_us)
+        lag_us = _usual_gap_us(_while_busy(self._lags_us, latency_us))
         for wait in self._held:
             self.graph.stated_s[wait] = lag_us * _SECONDS
-        delays = [delay for delay in self._latencies_us if delay < _LONGEST_GAP_US]
         return Recorded(
             self.trace,
             self.graph,
             self.start_us,
             self.end_us,
             self._marks,
-            _usual_gap_us(self._gaps_us),
+            _usual_gap_us(_while_busy(self._gaps_us, latency_us)),
             _usual_gap_us(self._graph_gaps_us),
-            max(0.0, statistics.fmean(delays)) if delays else 0.0,
+            latency_us,
             self._made,
             self._places,
             tuple(self._diagnostics()),
@@ -456,6 +462,19 @@ class _Recording:
             unresolved=self._waits.unresolved,
             refuted=self._waits.refuted,
         )
+
+
+def _while_busy(gaps: Iterable[_Busy], latency_us: float) -> Iterator[float]:
+    """Yield the gaps after which no launch was waited for."""
+    return (gap_us for busy_us, gap_us in gaps if busy_us > latency_us)
+
+
+def _usual_delay_us(delays_us: Sequence[float]) -> float:
+    """Return the mean delay of launches, without those that lie far above most."""
+    if not delays_us:
+        return 0.0
+    longest_us = statistics.median(delays_us) + _LONGEST_GAP_US
+    return max(0.0, statistics.fmean(d for d in delays_us if d < longest_us))
 
 
 def _usual_gap_us(gaps_us: Iterable[float]) -> float:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.traces.synthetic import Made
 
+import perfc
+from perfc.costmodels import load_target, target_names
 from perfc.tools.replay.replay import Replayed, replay_alone
 from perfc.traces.kineto import read_trace
 from perfc.traces.recording import record
@@ -100,3 +102,18 @@ def test_steps_that_do_not_follow_each_other(tmp_path: Path) -> None:
     assert again.gpu_active_us == pytest.approx(300, rel=0.01)
     assert sum(again.idle_us.values()) == pytest.approx(1700, rel=0.01)
     assert [(0, 1000), (2000, 3000)] == [pytest.approx(w) for w in again.windows_us]
+
+
+@pytest.mark.parametrize(
+    "target", [n for n in target_names() if not load_target(n).device.synchronous]
+)
+def test_a_prediction_is_replayed_exactly(target: str, tmp_path: Path) -> None:
+    """A trace of a prediction has its launch latencies and gaps, however long."""
+    for mode in ("inference", "training"):
+        report = perfc.analyze("dlrm-ddp:tables=3", target, batch=256, mode=mode)
+        report.to_trace(tmp_path / "t.json")
+        (again,) = replay_alone([record(read_trace(tmp_path / "t.json"))])
+
+        (step,) = again.steps
+        assert report.time_us == pytest.approx(step.measured_us, abs=1e-2)
+        assert report.time_us == pytest.approx(step.simulated_us, abs=1e-2)
