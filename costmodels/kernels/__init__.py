@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.kernels.many_numbers import (
         Many,
+        ManyError,
         SplitError,
         many,
         many_of,
@@ -73,7 +74,14 @@ else:
                 "trust",
             ),
             "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
-            "many_numbers": ("Many", "SplitError", "many", "many_of", "parted"),
+            "many_numbers": (
+                "Many",
+                "ManyError",
+                "SplitError",
+                "many",
+                "many_of",
+                "parted",
+            ),
             "maths": ("ARRAYS", "FLOATS", "Maths", "Number"),
             "one_signature": ("OneSignature",),
             "owner": (
@@ -120,6 +128,7 @@ __all__ = [
     "KernelColumns",
     "KernelTable",
     "Many",
+    "ManyError",
     "Maths",
     "Number",
     "OneGroup",

@@ -61,7 +61,6 @@ class Many:
 
     __slots__ = ("high", "low", "values", "whole")
     __array_ufunc__ = None
-    __hash__ = None  # type: ignore[assignment] # a number that is no key
 
     def __init__(self, values: Numbers, low: float, high: float) -> None:
         """Note the numbers, and between which they are."""
@@ -101,6 +100,7 @@ class Many:
         raise ManyError(msg)
 
     __float__ = __int__
+    __hash__ = __int__
 
     def __eq__(self, other: object) -> Any:
         return self is other or _compared(operator.eq, self, other)
@@ -220,7 +220,6 @@ class Truths:
 
     __slots__ = ("mask",)
     __array_ufunc__ = None
-    __hash__ = None  # type: ignore[assignment] # a truth that is no key
 
     def __init__(self, mask: Flags) -> None:
         """Note for which."""
@@ -241,6 +240,10 @@ class Truths:
         return str(self)
 
     def __bool__(self) -> bool:
+        raise SplitError(self.mask)
+
+    def __hash__(self) -> int:
+        """Part them by what they are, as a key is one or the other."""
         raise SplitError(self.mask)
 
     def __eq__(self, other: object) -> Any:

@@ -75,7 +75,8 @@ def _infer_matmul(
     rows = left.shape[-2:-1]
     columns = right.shape[-1:] if right.rank > 1 else ()
     inner = right.shape[-2] if right.rank > 1 else right.shape[0]
-    require_equal(f"inner dimensions of {left} x {right}", left.shape[-1], inner)
+    if left.shape[-1] != inner:
+        require_equal(f"inner dimensions of {left} x {right}", left.shape[-1], inner)
     batch = broadcast([left.shape[:-2], right.shape[:-2]])
     dtype = left.dtype
     if attributes.get("dtype") is not None:

@@ -14,7 +14,15 @@ from typing import TypeAlias
 import attrs
 import numpy as np
 
-from perfc.costmodels.kernels import Flags, Indices, Many, SplitError, many_of, parted
+from perfc.costmodels.kernels import (
+    Flags,
+    Indices,
+    Many,
+    ManyError,
+    SplitError,
+    many_of,
+    parted,
+)
 from perfc.ir import Kernel
 from perfc.passes.lowering.eager import Eager, Settings, Tensor
 from perfc.passes.lowering.recipe import (
@@ -191,7 +199,7 @@ class ManySites:
                 eager = lower(self._binding(rows))
             except SplitError as split:
                 todo += rows[split.mask], rows[~split.mask]
-            except Exception:  # noqa: BLE001 - whatever a rule cannot do with many numbers
+            except ManyError:
                 self.one_by_one.add(op)
                 found += self._apart(lower, rows)
             else:

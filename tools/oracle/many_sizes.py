@@ -16,6 +16,7 @@ from perfc.costmodels.kernels import (
     Floats,
     Indices,
     Many,
+    ManyError,
     SplitError,
     many,
     parted,
@@ -233,7 +234,7 @@ class ManySizes:
         try:
             wanted = Dimensions(batch, asked.pooling, dims)
             return bind_dimensions(model.unbound, wanted, model.symbols).bindings
-        except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
+        except (ManyError, SplitError):
             return self._numbers_one_by_one()
 
     def _numbers_one_by_one(self) -> dict[str, int | Many]:
@@ -460,7 +461,7 @@ class ManySizes:
                 found[rows] = many_peaks(rank.ops, launches, own, blas[rows])
             except SplitError as split:
                 todo += rows[split.mask], rows[~split.mask]
-            except Exception:  # noqa: BLE001 - of many numbers: one by one will tell
+            except ManyError:
                 return None
         return found
 

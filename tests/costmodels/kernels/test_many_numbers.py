@@ -95,7 +95,7 @@ def test_arithmetic_among_many(
 def test_comparisons(
     values: list[int], other: float, comparison: Callable[[Any, Any], Any]
 ) -> None:
-    """One truth where all agree; else whoever asks is told which do."""
+    """One truth where all agree; else whoever asks, or has it as a key, is told."""
     expected = [comparison(value, other) for value in values]
     found = comparison(many(np.array(values)), other)
 
@@ -105,6 +105,8 @@ def test_comparisons(
     with pytest.raises(SplitError) as caught:
         bool(found)
     assert expected == caught.value.mask.tolist()
+    with pytest.raises(SplitError):
+        {True: 1, False: 2}[found]
     assert [1 + n for n in expected] == listed(1 + found, len(values))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import perfc
 from perfc.costmodels.kernels import kernels_of, many
+from perfc.frontends import WORKLOADS
 from perfc.ir import Kernel
 from perfc.passes import LAUNCHES
 from perfc.passes.lowering import (
@@ -92,6 +93,35 @@ def test_every_site_is_what_it_is_at_each_size(
                 assert part.tasks == tasks
                 found = [column[at] for column in columns]
                 assert [launch.kernel for launch in eager.launches] == found
+
+
+def _shallow(name: str) -> str:
+    """Return a built-in model, of few layers where their number is a parameter."""
+    return f"{name}:layers=2" if "layers" in WORKLOADS[name].parameters else name
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *map(_shallow, WORKLOADS),
+        *[
+            f"{name}:embedding=batched"
+            for name, workload in WORKLOADS.items()
+            if workload.parameters.get("embedding") == "bag"
+        ],
+    ],
+)
+def test_no_rule_needs_one_number(name: str, mode: str) -> None:
+    """All ops of all built-in models are lowered at many sizes together."""
+    model = perfc.load(name, batch=64, mode=mode)
+    settings, lowered = recipe(model, "a100")
+    bindings = [model.bind(batch=size).program.bindings for size in SIZES]
+    numbers = {n: many(np.array([b[n] for b in bindings])) for n in bindings[0]}
+    sites = ManySites(len(SIZES), numbers, settings)
+
+    assert sites.repeat(lowered).kernels
+    assert not sites.one_by_one
 
 
 def test_rules_part_sizes() -> None:

@@ -104,7 +104,7 @@ def _moved_rows(name: str) -> Rule:
 def _topk(site: Site) -> Eager:
     """A radix select, then a sort of what is left."""
     kept = sum(result.nbytes for result in site.results)
-    passes = max(1, math.ceil(math.log2(max(2, site.out.numel))))
+    passes = (max(2, site.out.numel) - 1).bit_length()
     sort = Work(passes * site.out.numel, kept, kept)
     x = site.operands[0]
     size = x.shape[site.attributes.integer("axis", -1)] if x.shape else 1
@@ -161,7 +161,7 @@ def _compress(site: Site) -> Eager:
 def _unique(site: Site) -> Eager:
     """Sort, flag what differs from its neighbour, number it, write it."""
     x = site.operands[0]
-    rounds = max(1, math.ceil(math.log2(max(2, x.numel))))
+    rounds = (max(2, x.numel) - 1).bit_length()
     sort = Work(rounds * x.numel, x.nbytes, x.nbytes)
     number = Work(x.numel, 8 * x.numel, 8 * x.numel)
     launches = (
