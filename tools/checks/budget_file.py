@@ -16,6 +16,7 @@ from perfc.ir.support import parse_toml, read_text
 from perfc.tools.checks.beside import Beside
 from perfc.tools.checks.keys import NAMES, in_keys
 from perfc.tools.given import closest
+from perfc.tools.models import is_factory
 from perfc.tools.request import AnalyzeOptions, Request
 
 LIMITS = ("time_us", "time_us_p95", "peak_memory_bytes", "launches", "unknown_ops")
@@ -37,7 +38,7 @@ class Budget:
     """What a model may take.
 
     Attributes:
-        name: What it is called.
+        name: What it is called; `MODEL@TARGET` where the file does not say.
         model: The model, as it names it.
         request: What is analyzed.
         limits: The most of each of `LIMITS` that has one.
@@ -58,12 +59,17 @@ class Budget:
     line: int
 
 
-def read_budgets(path: Path) -> list[Budget]:
+def read_budgets(path: Path, *, allow_python: bool) -> list[Budget]:
     """Return the budgets of a file; paths in it are relative to its folder.
 
+    Args:
+        path: The file.
+        allow_python: Whether a model may be a function of Python, which runs with all
+            rights of who reads it. Nothing else that a budget names is code.
+
     Raises:
-        PerfcError: it cannot be read, has none, or one has a key that means nothing, or
-            no limit.
+        PerfcError: it cannot be read, has none, or one has a key that means nothing, no
+            limit, or a model that would run and may not.
 
     """
     text = read_text(path, PerfcError, "a file of budgets")
@@ -81,6 +87,14 @@ def read_budgets(path: Path) -> list[Budget]:
         for number, table in enumerate(tables)
     ]
     _check_apart(budgets)
+    for one in budgets:
+        if is_factory(one.request.model) and not allow_python:
+            msg = (
+                f"{one.where}.model: expected a file or a built-in workload, found "
+                f"{one.model!r}, which is Python that runs: allow it by "
+                "--allow-python, or by --config FILE of the base branch"
+            )
+            raise PerfcError(msg)
     return budgets
 
 
@@ -90,7 +104,10 @@ def _check_apart(budgets: Sequence[Budget]) -> None:
     baselines: dict[Path, Budget] = {}
     for one in budgets:
         if one.name in names:
-            msg = f"{one.where}.name: expected one of its own, {one.name!r} is taken"
+            msg = (
+                f"{one.where}.name: expected one of its own, {one.name!r} is taken; "
+                "without a name it is model@target"
+            )
             raise PerfcError(msg)
         names.add(one.name)
         if one.baseline is None:
@@ -111,19 +128,16 @@ def _asked(one: Budget) -> dict[str, object]:
 def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budget:
     """Return the budget of a model that keywords say, as the keys of a file do.
 
-    It is called as the model and its target if it has no name; paths are relative to
-    the current folder.
+    Paths are relative to the current folder.
 
     Raises:
         PerfcError: a keyword means nothing, or none is a limit.
 
     """
     table: dict[str, object] = {
-        key: str(value) if isinstance(value, Path) else value
-        for key, value in said.items()
+        "model": os.fspath(model),
+        **{k: str(v) if isinstance(v, Path) else v for k, v in said.items()},
     }
-    name = f"{Path(model).name} on {table.get('target')}"
-    table = {"name": name, "model": os.fspath(model), **table}
     return _Reader("perfc_budget", Path(), 1, table, _OF_PYTHON).budget()
 
 
@@ -168,9 +182,11 @@ class _Reader:
             known = ", ".join((*LIMITS, "regression"))
             msg = f"{self.where}: it has no limit; give one of {known}"
             raise PerfcError(msg)
+        model, target = self._text(table, "model"), self._text(table, "target")
+        named = {"name": f"{model}@{target}", **table}
         return Budget(
-            name=self._text(table, "name"),
-            model=self._text(table, "model"),
+            name=self._text(named, "name"),
+            model=model,
             request=self._request(table),
             limits=limits,
             regression=regression,

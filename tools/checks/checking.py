@@ -218,13 +218,21 @@ def check(
         if not update and one.baseline is not None:
             findings.append(_regression(one, one.baseline, report, option))
         checked.append(Checked(one, report, findings))
+    folders = (Path(file).resolve().parent, Path.cwd().resolve())
     for each in checked if update else ():
         if each.budget.baseline is not None:
-            _write_baseline(each.budget, each.budget.baseline, each.report)
+            _write_baseline(each.budget, each.budget.baseline, each.report, folders)
     return Check(checked, file)
 
 
-def _write_baseline(one: Budget, path: Path, report: Report) -> None:
+def _write_baseline(
+    one: Budget, path: Path, report: Report, folders: Sequence[Path]
+) -> None:
+    # Who wrote the file of budgets is not who runs the update: no link, and no dots,
+    # lead to a file elsewhere.
+    if not any(path.resolve().is_relative_to(folder) for folder in folders):
+        msg = f"{one.where}.baseline: expected a file in {folders[0]}, found {path}"
+        raise PerfcError(msg)
     try:
         write_file(path, report.to_json())
     except PerfcError as error:

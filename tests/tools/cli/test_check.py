@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[3]
 PROFILE = ROOT / "costmodels" / "profiles" / "server-2017.toml"
 REFERENCE = ROOT / "docs" / "reference" / "check.md"
 HEAD = f'[[budget]]\nname = "a<b"\nmodel = "{WORKLOAD}"\ntarget = "v100"\nbatch = 64\n'
+NAMELESS = HEAD.replace('name = "a<b"', "time_us = 1")
 
 
 @pytest.fixture
@@ -233,7 +234,9 @@ def test_sarif(file: Path, command: Command) -> None:
         (f"{HEAD}regression = '5 %'", "budget[0].baseline: missing"),
         (f"{HEAD}regression = '5'\nbaseline = 'b'", "regression: expected a share"),
         (f"{HEAD}time_us = 1\n{HEAD}time_us = 1", "budget[1].name: expected one of"),
+        (f"{NAMELESS}\n{NAMELESS}", "@v100' is taken; without a name it is model@tar"),
         ("[[budget]]\nname = 'x'\ntime_us = 1\ntarget = 't4'", "budget[0].model"),
+        ("[[budget]]\nname = ''\ntime_us = 1\nmodel = 'x'\ntarget = 't4'", "[0].name"),
         (
             f"{HEAD}time_us = 1".replace("v100", "none"),
             "unknown target none",
@@ -453,8 +456,8 @@ def test_the_fixture_takes_keywords(tmp_path: Path) -> None:
 
     code, out = _tested(tmp_path, call.format("time_us=1, launches=1"))
     assert 1 == code
-    assert f"  {WORKLOAD} on v100: time_us: " in out
-    assert f"  {WORKLOAD} on v100: launches: " in out
+    assert f"  {WORKLOAD}@v100: time_us: " in out
+    assert f"  {WORKLOAD}@v100: launches: " in out
 
 
 @pytest.mark.parametrize(
