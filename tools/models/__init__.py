@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         is_table_list,
         read_table_list,
     )
+    from perfc.tools.models.tokens import tokens_per_sample
     from perfc.tools.models.torch_source import (
         read_torch,
         require_torch,
@@ -72,6 +73,7 @@ else:
                 "is_table_list",
                 "read_table_list",
             ),
+            "tokens": ("tokens_per_sample",),
             "torch_source": (
                 "read_torch",
                 "require_torch",
@@ -112,5 +114,6 @@ __all__ = [
     "require_torch",
     "split_passes",
     "start_torch",
+    "tokens_per_sample",
     "training_passes",
 ]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _MOST_BARS = 12
 _SUMMED = (
     ("samples_per_s", "samples/s", "{:,.10g}"),
-    ("tokens_per_s", "tokens/s", "{:,.10g}"),
     ("samples_per_j", "samples/J", "{:,.10g}"),
 )
 _BOUNDS = {
@@ -67,11 +66,6 @@ def _rates(report: Report) -> Iterator[pages.Card]:
         value: float | None = report.summary[key]
         if value is not None:
             yield pages.Card(label, form.format(float(f"{value:.3g}")))
-    mfu: float | None = report.summary["mfu"]
-    if mfu is not None:
-        yield pages.Card(
-            "MFU", format_percent(mfu), "of the peak, for the model's FLOP"
-        )
 
 
 def _headline(report: Report) -> Iterator[pages.Card]:

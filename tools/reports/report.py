@@ -17,7 +17,7 @@ from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
 from perfc.tools.cost import gco2e_per_million, rates, usd_per_million
-from perfc.tools.models import Model
+from perfc.tools.models import Model, tokens_per_sample
 from perfc.tools.reports import memory as report_memory
 from perfc.tools.reports import nodes as report_nodes
 from perfc.tools.reports import phases as report_phases
@@ -276,7 +276,13 @@ class Report(VerbResult):
             "usd_per_million_samples": usd_per_million(*paid),
             "gco2e_per_million_samples": gco2e_per_million(*emitted),
             **report_summary.throughput(
-                self.results, self._samples, on_cpu=self.target.device.synchronous
+                self.results,
+                self._samples,
+                tokens_per_sample(self.model.program),
+                on_cpu=self.target.device.synchronous,
+            ),
+            "mfu": report_summary.utilization(
+                self.results, self._node_phases, self.target
             ),
             "peak_memory_bytes": self.memory_use.peak_bytes,
             "bound": self.bound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,22 +47,73 @@ def totals(results: Results) -> Json:
     }
 
 
-def throughput(results: Results, samples: int | None, *, on_cpu: bool) -> Json:
-    """Samples a second, and the time of the device alone; null where unknown.
+def throughput(
+    results: Results, samples: int | None, tokens: int | None, *, on_cpu: bool
+) -> Json:
+    """Samples and tokens a second, the time of the device alone; null where unknown.
 
     Args:
         results: The facts.
         samples: Of the step, all replicas together; None: the model has none.
+        tokens: Of a sample; None: nobody knows.
         on_cpu: Whether the device is the host's own processor.
 
     """
     time_s = results.path.time_s
+    rate = samples / time_s if samples and time_s else None
     return {
         "device_only_us": None if on_cpu else _device_alone_s(results) * US,
-        "samples_per_s": samples / time_s if samples and time_s else None,
-        "tokens_per_s": None,
-        "mfu": None,
+        "samples_per_s": rate,
+        "tokens_per_s": rate * tokens if rate and tokens else None,
     }
+
+
+_MATRICES = frozenset({"gemm", "conv2d", "conv3d", "attention", "linear_attention"})
+_MOST_BACKWARD = 2
+"""Times as long as forward that backward's matrices take: for both operands' gradients.
+What takes longer computes something again."""
+
+
+def utilization(
+    results: Results, phases: Mapping[str, str], target: Target
+) -> float | None:
+    """Return the share of the peak that the model's own flops reach; None if unknown.
+
+    They are those of GEMMs, convolutions and attention in forward and backward, each at
+    the peak of the type that it computes in, over all ranks and the time of the step.
+    What is computed again in backward is none of the model's, nor is the optimizer.
+    Ranks that compute one replica together may repeat each other's: nobody knows which.
+
+    Args:
+        results: The facts.
+        phases: The phase of each node of the op graphs, by its name.
+        target: What it runs on.
+
+    """
+    ideal_s: defaultdict[str, float] = defaultdict(float)
+    program, classes = results.program, results.program.classes
+    for rank, hosted in zip(classes, results.hosted, strict=True):
+        graph = hosted.graph
+        if rank.ops is None or len(rank.ranks) > program.replicas:
+            return None
+        kernels_s = [
+            kernel.work.flops / target.peak(kernel.math)
+            if kernel.op in _MATRICES
+            else 0.0
+            for kernel in graph.kernels
+        ]
+        numbers = kernel_numbers(graph).tolist()
+        for number, op in zip(numbers, graph.op, strict=True):
+            if number >= 0:
+                phase = phases.get(graph.ops[op].node, "") if op >= 0 else ""
+                ideal_s[phase] += kernels_s[number] * len(rank.ranks)
+    backward_s = ideal_s.pop("backward", 0.0)
+    ideal_s.pop("optimizer", 0.0)
+    forward_s = math.fsum(ideal_s.values())
+    ranks = sum(len(rank.ranks) for rank in classes)
+    own_s = forward_s + min(backward_s, _MOST_BACKWARD * forward_s)
+    spent_s = results.path.time_s * ranks
+    return own_s / spent_s if own_s and spent_s else None
 
 
 def _device_alone_s(results: Results) -> float:

@@ -239,6 +239,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             format_quantity(summary["flops"], "FLOP"),
             f"{format_quantity(summary['bytes'], 'B')} moved",
         ),
+        ("tokens a second", *_tokens(summary)),
         ("power", *_power(report)),
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
@@ -257,6 +258,15 @@ def _device_alone(summary: Json) -> tuple[str, str]:
         return "", ""
     share = format_share(alone_us, summary["time_us"])
     return format_us(alone_us), f"{share} of the time, if the host took none"
+
+
+def _tokens(summary: Json) -> tuple[str, str]:
+    """Return tokens a second, and the model FLOPs utilization in words."""
+    rate, mfu = summary["tokens_per_s"], summary["mfu"]
+    if rate is None:
+        return "", ""
+    share = "unknown" if mfu is None else format_percent(mfu)
+    return f"{float(f'{rate:.3g}'):,.10g}", f"of all ranks; MFU {share}"
 
 
 def _power(report: Json) -> tuple[str, str]:

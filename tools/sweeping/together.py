@@ -24,15 +24,11 @@ from perfc.tools.sweeping.space import INTERVAL, Configuration, Space
 
 Cells: TypeAlias = dict[str, object]
 
-_UNKNOWN = ("mfu", "tokens_per_s")
-"""Metrics that reports of analyses have no number of."""
-
 TOGETHER = frozenset(
     {
         *("time_us", "peak_memory_bytes", "energy_j", "launches"),
         *("gpu_active_us", "gpu_idle_us", "samples_per_s", "samples_per_j", "fits"),
         *("usd_per_million_samples", "gco2e_per_million_samples"),
-        *_UNKNOWN,
     }
 )
 """Metrics that are found of many configurations at once."""
@@ -160,7 +156,6 @@ class Alike:
             peak = columns["peak_memory_bytes"][at]
             target, ranks = run.target, run.model.ranks
             cells: Cells = {
-                **dict.fromkeys(_UNKNOWN),
                 **{name: column[at] for name, column in columns.items()},
                 "energy_j": energy_j,
                 "samples_per_s": samples / time_s if samples and time_s else None,
