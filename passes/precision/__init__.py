@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from perfc.passes.precision.convert_part import PLAIN_FLOATS
     from perfc.passes.precision.fuse_qdq import FuseQdq, unfused
     from perfc.passes.precision.keep_list import LINEAR, TABLE
+    from perfc.passes.precision.own_weights import untransposed
     from perfc.passes.precision.quantize import (
         ACTIVATIONS,
         Candidate,
@@ -38,6 +39,7 @@ else:
             "convert_part": ("PLAIN_FLOATS",),
             "fuse_qdq": ("FuseQdq", "unfused"),
             "keep_list": ("LINEAR", "TABLE"),
+            "own_weights": ("untransposed",),
             "quantize": ("ACTIVATIONS", "Candidate", "Quantize", "candidates"),
             "rates": ("check_rate",),
             "stored_types": (
@@ -76,4 +78,5 @@ __all__ = [
     "linear_type",
     "table_type",
     "unfused",
+    "untransposed",
 ]

@@ -20,6 +20,11 @@ from perfc.passes.precision.keep_list import (
     check_matched,
     read_kept,
 )
+from perfc.passes.precision.own_weights import (
+    raise_layers,
+    say_unchanged,
+    weight_of,
+)
 from perfc.passes.precision.quantized_linears import QuantizedLinears, pack_weights
 from perfc.passes.precision.stored_types import (
     FALLBACKS,
@@ -79,8 +84,8 @@ def _weights(node: Node) -> Iterator[tuple[str, Value]]:
     if is_embedding_bag(node):
         count = len(node.attributes.records("tables"))
         yield from ((TABLE, value) for value in node.operands[:count])
-    elif is_linear(node):
-        yield LINEAR, node.operands[1]
+    elif (layer := weight_of(node)) is not None:
+        yield LINEAR, layer
     elif is_gather(node) and not node.attributes.integer("axis"):
         weight = node.operands[0]
         if weight.type is not None and weight.type.rank == _MATRIX:
@@ -171,7 +176,10 @@ class Quantize(Transform):
         for rank in program.classes:
             if rank.ops is not None:
                 _refuse_gradients(rank.ops)
+        raise_layers(program)
         self._say_fallback(ctx)
+        if self.linear:
+            say_unchanged(program, self.linear, ctx)
         chosen = self.chosen(program)
         if self.rows and not self.embeddings:
             _lay_out(program, self.rows)

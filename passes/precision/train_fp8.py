@@ -27,6 +27,11 @@ from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import is_training_step, typed
 from perfc.passes.precision.convert_part import PLAIN_FLOATS
+from perfc.passes.precision.own_weights import (
+    raise_layers,
+    say_unchanged,
+    untransposed,
+)
 
 DELAYED, CURRENT, BLOCK = "delayed", "current", "block"
 SCALINGS = (DELAYED, CURRENT, BLOCK)
@@ -88,6 +93,8 @@ class TrainFp8(Transform):
     def run(self, program: Program, ctx: PassContext) -> None:
         """Convert the products of every op graph."""
         found = 0
+        raise_layers(program)
+        say_unchanged(program, "fp8", ctx)
         for rank in program.classes:
             if rank.ops is None:
                 continue
@@ -185,8 +192,9 @@ class _Step:
             return
         if not self._is_of_weight(node):
             return
-        before, source = _untransposed(left), _flat_source(_untransposed(left))
-        if (x := _flat_source(right)) in self._inputs:
+        before = untransposed(left)
+        source = self._input_of(before)
+        if (x := self._input_of(right)) in self._inputs:
             first = self._cast(node, before, self._gradients)
             second = self._cast(node, x, _E4M3)
         elif source in self._inputs:
@@ -200,6 +208,10 @@ class _Step:
             (second.turned, second.turned_scale),
             (),
         )
+
+    def _input_of(self, value: Value) -> Value:
+        """Return the input of a layer whose rows a value is, or a view."""
+        return value if value in self._inputs else _flat_source(value)
 
     def _is_of_weight(self, node: Node) -> bool:
         """Whether a product has the shape of a weight, as it lies or transposed."""
@@ -315,11 +327,6 @@ def _source(value: Value) -> Value:
     while value.producer is not None and value.producer.op in _VIEWS:
         value = value.producer.operands[0]
     return value
-
-
-def _untransposed(value: Value) -> Value:
-    maker = value.producer
-    return maker.operands[0] if maker is not None and maker.op == "transpose" else value
 
 
 def _flat_source(value: Value) -> Value:

@@ -15,7 +15,7 @@ from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_cast, is_embedding_bag, is_gather
 from perfc.ir.support import counted
 from perfc.passes.graphs import typed
-from perfc.passes.precision import TABLE, Candidate, Quantize, candidates
+from perfc.passes.precision import TABLE, Candidate, Quantize, candidates, untransposed
 from perfc.planning.searches import Option, best_options
 from perfc.tools.analysis import priced
 from perfc.tools.models import Model, load_request
@@ -392,8 +392,9 @@ def _add_times(
 def _layer(node: Node, times: Mapping[str, float]) -> str:
     """Return the op that a node is the product, or the single lookup, of."""
     for value in node.operands[:1] if is_gather(node) else node.operands[1:2]:
-        name = value.name.removesuffix(".weight")
-        if value.producer is None and name in times:
+        weight = untransposed(value)
+        name = weight.name.removesuffix(".weight")
+        if weight.producer is None and name in times:
             return name
     return ""
 

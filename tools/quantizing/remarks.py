@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from perfc.ir import Diagnostic, PerfcError
 from perfc.ir.support import Level
-from perfc.passes.precision import LINEAR, TABLE, candidates
+from perfc.passes.precision import TABLE, candidates
 from perfc.tools.analysis import own_us
 from perfc.tools.models import Model
 from perfc.tools.quantizing.plan import PrecisionPlan, cast_names, fits
@@ -18,15 +18,14 @@ _LARGER = 16
 
 
 def unused_types(model: Model, asked: Precision) -> Iterator[Diagnostic]:
-    """Say which types are asked for that nothing of a model could have."""
-    kinds = {one.kind for one in candidates(model.program)}
-    for kind, option, dtype, what in (
-        (TABLE, "embeddings", asked.embeddings, "tables"),
-        (LINEAR, "linear", asked.linear, "linear layers"),
-    ):
-        if dtype and kind not in kinds:
-            message = f"{model.name} has no {what}: --{option} {dtype} changes nothing"
-            yield Diagnostic(Level.NOTE, f"no-{option}", message, model.name)
+    """Say so where a type of tables is asked for, and a model has none.
+
+    The pass says it of linear layers.
+    """
+    dtype = asked.embeddings
+    if dtype and all(one.kind != TABLE for one in candidates(model.program)):
+        message = f"{model.name} has no tables: --embeddings {dtype} changes nothing"
+        yield Diagnostic(Level.NOTE, "no-embeddings", message, model.name)
 
 
 def why_slower(

@@ -305,7 +305,7 @@ def test_types_of_what_is_not_there(
     found = command(*words, "--target", "a100", "--format", "json").report
     (one,) = [d for d in found["diagnostics"] if d["code"] == f"no-{option}"]
 
-    assert f"has no {what}: --{option} int8 changes nothing" in one["message"]
+    assert re.search(f"has no {what}: .*int8 changes nothing", one["message"])
 
 
 def test_a_type_that_stands_for_another(command: Command) -> None:
