@@ -291,9 +291,10 @@ class Request:
                 flag="--dtype",
                 choices=DTYPES,
                 default="fp32",
-                help="What the model computes in: bf16 and fp16 throughout, amp-… by "
-                "autocast, tf32 only in fp32 GEMMs; fp8, mxfp8, int8, w8a16 and w4a16 "
-                "in linear layers, 16 bits elsewhere.",
+                help="What the model computes in: fp32 with cuDNN in TF32, PyTorch's "
+                "default (--pass lower-kernels{cudnn-tf32=false}: without); tf32 in "
+                "fp32 GEMMs, too; bf16 and fp16 throughout, amp-… by autocast; fp8, "
+                "mxfp8, int8, w8a16 and w4a16 in linear layers, 16 bits elsewhere.",
             ),
         ),
     )

@@ -111,6 +111,12 @@ class Run:
         return lowered and not self.is_given and not self.target.device.synchronous
 
     @property
+    def allows_tf32(self) -> bool:
+        """Whether cuDNN may compute fp32 in TF32, if the target has that."""
+        off = any(not p.cudnn_tf32 for p in self.passes if is_a(p, "lower-kernels"))
+        return not off or "tf32" not in self.target.device.flops_per_s
+
+    @property
     def _asks_tf32(self) -> bool:
         return any(p.tf32 for p in self.passes if is_a(p, "lower-kernels"))
 

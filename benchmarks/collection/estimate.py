@@ -16,7 +16,7 @@ import perfc
 from collection import parts
 from collection.gpu import device_of
 from collection.parts import PARTS, Part, Shapes
-from collection.plan import PASSES, Planned, planned
+from collection.plan import Planned, passes, planned
 from perfc.costmodels import KernelTable, Target, cost_models, load_target
 from perfc.costmodels.pricing import price_table
 from perfc.ir import Kernel, UsageError
@@ -189,7 +189,8 @@ def _report(setting: Planned, target: Target) -> perfc.Report:
         optimizer=setting.optimizer or None,
         batch=setting.batch,
     )
-    return perfc.analyze(model, target, runtime=setting.runtime, passes=PASSES)
+    asked = passes(setting.dtype)
+    return perfc.analyze(model, target, runtime=setting.runtime, passes=asked)
 
 
 def _of_shapes(

@@ -31,7 +31,7 @@ from perfc.tools import conversions
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from collection.calls import Call, calls_of
-from collection.plan import PASSES, Planned, planned
+from collection.plan import Planned, passes, planned
 
 TARGET = "h100-sxm-80g"
 
@@ -117,7 +117,10 @@ def analyzed(setting: Planned) -> perfc.Report:
         transforms=conversions(setting.dtype),
     )
     return perfc.analyze(
-        model, TARGET, dtype=setting.dtype, runtime=setting.runtime, passes=PASSES
+        *(model, TARGET),
+        dtype=setting.dtype,
+        runtime=setting.runtime,
+        passes=passes(setting.dtype),
     )
 
 

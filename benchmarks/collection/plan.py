@@ -11,8 +11,15 @@ from itertools import product
 
 import attrs
 
-PASSES = ("lower-kernels{large-arguments=true}",)
-"""For `perfc analyze`: what PyTorch is known to do where it is built with CUDA 13."""
+
+def passes(dtype: str) -> tuple[str]:
+    """Return passes for `perfc analyze`, as PyTorch runs where these are measured.
+
+    It is built with CUDA 13, and `perfc measure` leaves TF32 on for *dtype* tf32 only.
+    """
+    tf32 = str(dtype == "tf32").lower()
+    return (f"lower-kernels{{large-arguments=true,cudnn-tf32={tf32}}}",)
+
 
 _MODES = ("training", "inference")
 _RUNTIMES = ("eager", "cudagraph")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collection.gpu import device_of
-from collection.plan import PASSES, Planned
+from collection.plan import Planned, passes
 from collection.predicted import (
     INPUTS,
     CallCount,
@@ -142,7 +142,7 @@ def _report(name: str, params: Record, setting: Planned, target: str) -> Report:
         runtime=setting.runtime,
         dtype=setting.dtype,
         inputs=INPUTS,
-        passes=PASSES,
+        passes=passes(setting.dtype),
     )
 
 

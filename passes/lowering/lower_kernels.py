@@ -18,14 +18,12 @@ from perfc.ir import (
     LaunchGraph,
     Program,
     UsageError,
-    Value,
     verification,
 )
 from perfc.ir.choices import ATTENTION_KERNELS
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.ir.node_kinds import (
-    is_convolution,
     is_embedding_bag,
 )
 from perfc.ir.program import RankClass
@@ -37,7 +35,7 @@ from perfc.ir.support import (
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.graphs import communicates, placed_lookups
-from perfc.passes.lowering.eager import Settings, dtype_name
+from perfc.passes.lowering.eager import Settings
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
 
@@ -68,8 +66,11 @@ class LowerKernels(Pass):
             on), `host-pinned-blocking` (the host waits for each copy, as PyTorch does
             without `non_blocking`), `host-pageable` (it waits, and the copy is slower),
             or `device`.
-        tf32: Whether fp32 GEMMs and convolutions use TF32 where the target has
-            it. PyTorch's default is not to for GEMMs, but to for convolutions.
+        tf32: Whether fp32 GEMMs use TF32 where the target has it
+            (`torch.backends.cuda.matmul.allow_tf32`, which PyTorch leaves off).
+        cudnn_tf32: Whether fp32 convolutions and recurrent layers do
+            (`torch.backends.cudnn.allow_tf32`, which PyTorch leaves on); on AMD they
+            do as GEMMs do.
         fused_bias: Whether the kernel of `linear` adds the bias, as PyTorch 2
             does; else a kernel copies the bias into the output first.
         spelled_out: Whether attention, norms and activations that the source
@@ -102,6 +103,7 @@ class LowerKernels(Pass):
 
     inputs: str = "host-pinned"
     tf32: bool = False
+    cudnn_tf32: bool = True
     fused_bias: bool = True
     spelled_out: bool = True
     patterns: bool = False
@@ -154,7 +156,7 @@ class LowerKernels(Pass):
             check_places(program, settings, ctx.system, ctx)
         return placed_settings(program, settings)
 
-    def _fp32_gemms(self, target: Target | None) -> str:
+    def _fp32_math(self, target: Target | None, *, tf32: bool) -> str:
         """Return the mode of fp32 GEMMs: rocBLAS takes AMD's matrix cores.
 
         TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
@@ -166,7 +168,7 @@ class LowerKernels(Pass):
             rates = target.device.flops_per_s
             known = as_known(target).device.flops_per_s
         slow = known.get("tf32", math.inf) <= known.get("fp32", 0.0)
-        if self.tf32 and "tf32" in rates and not slow:
+        if tf32 and "tf32" in rates and not slow:
             return "tf32"
         return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
 
@@ -178,8 +180,10 @@ class LowerKernels(Pass):
 
         """
         rates: Container[str] = () if target is None else target.device.flops_per_s
+        by_cudnn = target is None or target.device.runs_cuda
         settings = Settings(
-            self._fp32_gemms(target),
+            self._fp32_math(target, tf32=self.tf32),
+            self._fp32_math(target, tf32=self.cudnn_tf32 if by_cudnn else self.tf32),
             "fp64_tensor" if "fp64_tensor" in rates else "fp64",
             self.fused_bias,
             "int8" if target is None or "int8" in rates else "fp32",
@@ -293,7 +297,7 @@ def _device_settings(settings: Settings, target: Target) -> Settings:
         newer_than_volta=newer,
         on_cpu=device.synchronous,
         inputs="device" if device.has_host_memory else settings.inputs,
-        gpu=as_known(target) if settings.fp32_gemms == "tf32" else None,
+        gpu=as_known(target) if settings.fp32_cudnn == "tf32" else None,
     )
 
 
@@ -336,25 +340,6 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
                 "the table lay in device memory, uncached",
                 str(node),
             )
-    if any(is_convolution(node) and _is_fp32(node.operands[0]) for node in nodes):
-        _remark_convolutions(ctx)
-
-
-def _is_fp32(value: Value) -> bool:
-    return value.type is not None and dtype_name(value.type.dtype) == "fp32"
-
-
-def _remark_convolutions(ctx: PassContext) -> None:
-    device = None if ctx.system is None else ctx.system.device
-    if device is None or not device.runs_cuda:  # MIOpen stays in fp32
-        return
-    asked = isinstance(ctx.owner, LowerKernels) and ctx.owner.tf32
-    if "tf32" in device.flops_per_s and not asked:
-        ctx.note(
-            "conv-fp32",
-            "fp32 convolutions are priced without TF32, which cuDNN uses in PyTorch "
-            "unless torch.backends.cudnn.allow_tf32 is off; --dtype tf32 prices it",
-        )
 
 
 def check_bound(program: Program) -> None:

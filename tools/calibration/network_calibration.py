@@ -47,6 +47,9 @@ _SPEEDS = (1.0, *(2.0 ** (step / 4) for step in range(-8, 9) if step))
 
 _FOLDS = 3
 _LEAST_SIGMA = 0.02
+_MEASURED = ("lower-kernels{cudnn-tf32=false}",)
+"""How `perfc measure` runs types but tf32: without it throughout."""
+
 _PRUNE, _MIB = "prune", 2**20
 
 
@@ -296,6 +299,7 @@ def _reports(row: WorkloadMeasurement) -> Iterator[Report]:
                 runtime=row.runtime,
                 dtype=row.dtype,
                 inputs=row.inputs or INPUTS[0],
+                passes=() if row.dtype == "tf32" else _MEASURED,
                 overrides={} if speed == 1 else {"host.speed": repr(base * speed)},
             )
     except PerfcError as error:

@@ -56,7 +56,7 @@ def expected_kernels(
     found: dict[tuple[str, bool], list[ExpectedKernel]] = defaultdict(list)
     remarks: dict[Diagnostic, None] = {}
     for tf32 in sorted(modes):
-        lower = LowerKernels(inputs="device", tf32=tf32)
+        lower = LowerKernels(inputs="device", tf32=tf32, cudnn_tf32=tf32)
         manager = PassManager((ShapeInference(), lower, KernelCost()))
         analysis = manager.run(program, target)
         (graph,) = analysis.get(LAUNCHES)

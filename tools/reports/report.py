@@ -17,6 +17,7 @@ from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
 from perfc.tools.cost import gco2e_per_million, rates, usd_per_million
+from perfc.tools.given import WIDE_DTYPES
 from perfc.tools.models import Model, tokens_per_sample
 from perfc.tools.reports import memory as report_memory
 from perfc.tools.reports import nodes as report_nodes
@@ -328,6 +329,7 @@ class Report(VerbResult):
                 "batch": self.model.batch,
                 "replicas": self.model.program.replicas,
                 "dtype": self.dtype,
+                **self._cudnn_tf32,
                 "inputs": self.inputs,
                 "inputs_from": self.run.inputs_from,
                 **({"microbatches": parts} if parts > 1 else {}),
@@ -343,6 +345,16 @@ class Report(VerbResult):
             "runtime": self.runtime,
             "summary": self.summary,
         }
+
+    @property
+    def _cudnn_tf32(self) -> Json:
+        """Whether cuDNN computes fp32 in TF32, where that is not as `--dtype` says."""
+        if self.dtype not in WIDE_DTYPES or self.run.is_given:
+            return {}
+        if not self.run.allows_tf32:
+            return {"cudnn_tf32": False}
+        own = self.dtype == "fp32" and report_summary.has_tf32(self.results)
+        return {"cudnn_tf32": True} if own else {}
 
     def _document(self) -> Json:
         return {

@@ -172,6 +172,11 @@ def computed_in(results: Results) -> str:
     return max(done, key=done.__getitem__, default="fp32")
 
 
+def has_tf32(results: Results) -> bool:
+    """Whether any kernel computes in TF32."""
+    return any(k.math == "tf32" for g in results.graphs for k in g.kernels)
+
+
 def _launched(graph: LaunchGraph) -> Iterator[tuple[Kernel, int]]:
     """Yield each signature, and how often it is launched."""
     numbers = kernel_numbers(graph)

@@ -200,7 +200,10 @@ def _title(report: Json) -> str:
     count = model.get("microbatches", 1)
     batch += [f"{count:,} microbatches"] if count > 1 else []
     batch += [f"{ranks:,} ranks"] if ranks > 1 else []
-    parts = [model["name"], *batch, model["mode"], model["dtype"], target["name"]]
+    dtype = model["dtype"]
+    if (tf32 := model.get("cudnn_tf32")) is not None:
+        dtype += f", cuDNN in {'TF32' if tf32 else 'fp32'}"
+    parts = [model["name"], *batch, model["mode"], dtype, target["name"]]
     parts += [report["runtime"], f"host profile {target['profile']}"]
     if target["calibration"] not in (None, target["profile"]):
         parts += [f"calibrated by {target['calibration']}"]

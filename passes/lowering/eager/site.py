@@ -148,6 +148,7 @@ class Settings:
 
     Attributes:
         fp32_gemms: Math mode of fp32 GEMMs: `fp32`, `fp32_tensor` or `tf32`.
+        fp32_cudnn: The same of cuDNN: of convolutions and recurrent layers.
         fp64_gemms: Math mode of fp64 GEMMs: `fp64`, or `fp64_tensor`.
         fused_bias: Whether the GEMM kernel adds the bias of `linear`.
         int8_gemms: Math mode of GEMMs of integers of at most 8 bits: `int8`,
@@ -175,6 +176,7 @@ class Settings:
     """
 
     fp32_gemms: str = "fp32"
+    fp32_cudnn: str = "fp32"
     fp64_gemms: str = "fp64"
     fused_bias: bool = True
     int8_gemms: str = "int8"
@@ -195,12 +197,19 @@ class Settings:
     updates: str = ""
 
     def gemm_math(self, dtype: DType) -> str:
-        """Return the math mode of GEMMs and convolutions."""
+        """Return the math mode of GEMMs."""
+        return self._math(dtype, self.fp32_gemms)
+
+    def cudnn_math(self, dtype: DType) -> str:
+        """Return the math mode of what cuDNN computes."""
+        return self._math(dtype, self.fp32_cudnn)
+
+    def _math(self, dtype: DType, fp32: str) -> str:
         if not dtype.is_float:  # wide integers run beside fp32, on the CUDA cores
             return self.int8_gemms if dtype.bits <= BYTE else "fp32"
         name = dtype_name(dtype)
         if name == "fp32":
-            return self.fp32_gemms
+            return fp32
         return self.fp64_gemms if name == "fp64" else name
 
 

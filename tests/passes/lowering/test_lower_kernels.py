@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.passes.lowered import LINEAR, kernels, lower, names, one_op, record
 
-from perfc.costmodels import load_target
 from perfc.ir import TaskKind, UsageError
 from perfc.ir.opdef import Trait
 from perfc.ir.ops import BUILTIN_OPS
@@ -28,28 +27,40 @@ def test_unknown_op_is_marked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "tf32", "codes"),
+    ("target", "options", "gemm", "cudnn"),
     [
-        ("a100", False, ["conv-fp32"]),
-        ("a100", True, []),
-        ("v100", False, []),  # has no TF32
-        ("mi300x", False, []),  # has, but MIOpen does not take it by itself
+        ("a100", {}, "fp32", "tf32"),
+        ("a100", {"cudnn_tf32": False}, "fp32", "fp32"),
+        ("a100", {"tf32": True}, "tf32", "tf32"),
+        ("a100", {"tf32": True, "cudnn_tf32": False}, "tf32", "fp32"),
+        ("v100", {"tf32": True}, "fp32", "fp32"),  # has no TF32
+        ("rtx-4090", {"tf32": True}, "fp32", "fp32"),  # has, and gains nothing by it
+        ("mi300x", {}, "fp32_tensor", "fp32_tensor"),  # MIOpen does not take it itself
+        ("mi300x", {"tf32": True}, "tf32", "tf32"),
     ],
 )
-def test_convolutions_that_cudnn_would_do_in_tf32_are_noted(
-    target: str,
-    tf32: bool,
-    codes: list[str],
+def test_tf32_is_as_pytorch_has_it(
+    target: str, options: dict[str, bool], gemm: str, cudnn: str
 ) -> None:
-    """A note says so where the target has TF32, cuDNN runs, and nobody asked."""
-    program = parse_program(
-        one_op("%x: f32[2,4,8,8], param %w: f32[4,4,1,1]", "conv(%x, %w)")
-    )
-    manager = PassManager((ShapeInference(), LowerKernels(inputs="device", tf32=tf32)))
+    """By default in what cuDNN computes, and not in GEMMs; each can be switched."""
+    lowering = LowerKernels(inputs="device", **options)
+    found = [
+        {k.math for k in kernels(lower(text, lowering, target)) if k.op in _MULTIPLY}
+        for text in (
+            one_op("%x: f32[512,512], param %w: f32[512,512]", "linear(%x, %w)"),
+            one_op("%x: f32[64,64,56,56], param %w: f32[64,64,1,1]", "conv(%x, %w)"),
+            _LSTM,
+        )
+    ]
 
-    analysis = manager.run(program, load_target(target))
+    assert [{gemm}, {cudnn}, {cudnn}] == found
 
-    assert codes == [diagnostic.code for diagnostic in analysis.diagnostics]
+
+_MULTIPLY = ("gemm", "conv2d")
+_LSTM = """graph @g(%x: f32[8,64,64], param %w: f32[1,256,64], %u: f32[1,256,64]) {
+  %y, %h, %c = recurrent(%x, %w, %u) {kind = "lstm"} : ?, ?, ?
+  return %y
+}"""
 
 
 def test_test_op_states_its_time() -> None:

@@ -207,7 +207,7 @@ class Convolution:
         gpu = self.site.settings.gpu
         if gpu is None or self._math() != "tf32":
             return found
-        settings = attrs.evolve(self.site.settings, fp32_gemms="fp32")
+        settings = attrs.evolve(self.site.settings, fp32_cudnn="fp32")
         plain = attrs.evolve(self, site=attrs.evolve(self.site, settings=settings))
         return soonest((found, plain._launches(phase, flops, alone=alone)), gpu)  # noqa: SLF001 - its own class
 
@@ -245,7 +245,7 @@ class Convolution:
         return self.images, self.maps, self.filters
 
     def _math(self) -> str:
-        return self.site.settings.gemm_math(self.images.type.dtype)
+        return self.site.settings.cudnn_math(self.images.type.dtype)
 
     def _gemm(self, params: dict[str, AttrValue], work: Work) -> Launch:
         dtype = self.images.type.dtype

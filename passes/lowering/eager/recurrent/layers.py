@@ -6,12 +6,16 @@ with the recurrent weights and one kernel for all that is elementwise at each
 step (Appleyard et al., "Optimizing Performance of Recurrent Neural Networks on
 GPUs", arXiv 1604.01946). Directions are taken to run one after another, and the
 persistent algorithms, which cuDNN takes for some sizes of fp16, are not modelled.
+GEMMs of fp32 are in TF32 where convolutions may be (`torch.backends.cudnn.allow_tf32`;
+`RNNDescriptor::set` in `aten/src/ATen/cudnn/Descriptors.h`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
+
+import attrs
 
 from perfc.ir import AttrValue, TensorType, Work
 from perfc.ir.dims import Dim
@@ -37,6 +41,7 @@ _NAMES = {"lstm": "aten::lstm", "gru": "aten::gru", "rnn": "aten::rnn_tanh"}
 
 
 def _recurrent(site: Site) -> Eager:
+    site = _by_cudnn(site)
     x, recurrence = site.operands[0], site.operands[2]
     kind = site.attributes.text("kind")
     found = recurrent_sizes(site.attributes, x.type, recurrence.type)
@@ -53,6 +58,13 @@ def _recurrent(site: Site) -> Eager:
     )
     direction = (projected, *step * steps)
     return Eager(_NAMES[kind], (*made_contiguous((x,)), *direction * directions))
+
+
+def _by_cudnn(site: Site) -> Site:
+    """Let all GEMMs of a site be cuDNN's."""
+    settings = site.settings
+    settings = attrs.evolve(settings, fp32_gemms=settings.fp32_cudnn)
+    return attrs.evolve(site, settings=settings)
 
 
 def _projection(site: Site, sizes: Sizes, layout: str) -> tuple[Launch, ...]:
@@ -79,6 +91,7 @@ def _recurrent_backward(site: Site) -> Eager:
     over all steps, the biases' a sum (`cudnnRNNBackwardData_v8` and `…Weights_v8`,
     by the algorithm above).
     """
+    site = _by_cudnn(site)
     x, recurrence = site.operands[1], site.operands[3]
     kind = site.attributes.text("kind")
     name = "aten::_cudnn_rnn_backward"
