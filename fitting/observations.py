@@ -100,18 +100,18 @@ def observe(
     left_out: Counter[str] = Counter()
     kept: list[Measurement] = []
     kernels: list[Kernel] = []
+    known: dict[tuple[str, str, int], Kernel | str] = {}  # tables say a shape often
     for row in rows:
         why = _why_not(row, target)
         if why:
             left_out[why] += 1
             continue
-        try:
-            kernel = kernel_of(row)
-        except MeasurementError as error:
-            left_out[str(error)] += 1
-            continue
-        if kernel.math not in target.device.flops_per_s:
-            left_out[f"{target.name} has no {kernel.math}"] += 1
+        cells = row.op, row.dtype, id(row.params)
+        if cells not in known:
+            known[cells] = _kernel_or_why(row, target)
+        kernel = known[cells]
+        if isinstance(kernel, str):
+            left_out[kernel] += 1
             continue
         kept.append(row)
         kernels.append(kernel)
@@ -131,6 +131,16 @@ def observe(
     if len(long_enough) < len(kept):
         left_out["shorter than what is around it"] += len(kept) - len(long_enough)
     return found.take(long_enough), left_out
+
+
+def _kernel_or_why(row: Measurement, target: Target) -> Kernel | str:
+    """Return the signature of a row, or why *target* has none."""
+    try:
+        kernel = kernel_of(row)
+    except MeasurementError as error:
+        return str(error)
+    known = kernel.math in target.device.flops_per_s
+    return kernel if known else f"{target.name} has no {kernel.math}"
 
 
 def _why_not(row: Measurement, target: Target) -> str:

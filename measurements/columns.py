@@ -6,20 +6,25 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import PerfcError
-from perfc.ir.support import brief, damage_as
+from perfc.ir.support import brief
 from perfc.measurements.axes import Params, counted_from_first
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
 from perfc.measurements.sizes import Floats, Indices
 from perfc.measurements.split import TEST
-from perfc.measurements.table import coded_columns, parquet_table, read_data
+from perfc.measurements.table import (
+    arrow_cells,
+    coded_columns,
+    parquet_table,
+    read_data,
+)
 
 
 @attrs.frozen(eq=False)
@@ -139,35 +144,20 @@ def _from_parquet(data: bytes, schema: Schema[Measurement]) -> MeasuredColumns:
     table = parquet_table(data, schema.name, [*required, _SPLIT])
     schema.require_columns(table.column_names)
     present = [name for name in (*_WORDS, _SPLIT) if name in table.column_names]
-    coded = {name: _coded_arrow(name, table.column(name)) for name in present}
+    for name in present:
+        if (kind := table.column(name).type).num_fields:
+            what = schema.column(name).kind.expected
+            msg = f"column {name} is {kind}, expected {what}"
+            raise MeasurementError(msg)
+    coded = {name: arrow_cells(table.column(name)) for name in present}
     latency = table.column(_LATENCY)
     if latency.null_count or np.dtype(latency.type.to_pandas_dtype()).kind not in "iuf":
-        return _checked(schema, coded, _times(schema, latency.to_pylist()))
+        values, at = arrow_cells(latency)
+        return _checked(schema, coded, _times(schema, values)[at])
     parts = [np.from_dlpack(part) for part in latency.chunks]
     numbers = np.concatenate([np.empty(0), *parts]).astype(np.float64)
     is_time = np.isfinite(numbers) & (numbers >= 0)
     return _checked(schema, coded, np.where(is_time, numbers, np.nan))
-
-
-def _coded_arrow(name: str, column: Any) -> tuple[list[object], Indices]:
-    """Return the different cells of a `pyarrow.ChunkedArray`, and where they are.
-
-    By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s.
-
-    Raises:
-        MeasurementError: they are lists or structures.
-
-    """
-    if hasattr(column.type, "index_type"):  # codes already, of each chunk
-        column = column.cast(column.type.value_type)
-    if column.type.num_fields:
-        what = "a JSON object as text" if name == "params" else "text"
-        msg = f"column {name} is {column.type}, expected {what}"
-        raise MeasurementError(msg)
-    with damage_as(MeasurementError, f"column {name}", "a Parquet file"):
-        coded = column.dictionary_encode(null_encoding="encode").combine_chunks()
-        at = np.from_dlpack(coded.indices).astype(np.intp)
-        return coded.dictionary.to_pylist(), at
 
 
 def _checked(

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from perfc.ir import PerfcError, spend
 from perfc.ir.support import damage_as, read_text, read_whole
 from perfc.measurements.numpy_file import read_array, read_arrays
-from perfc.measurements.table import check_parquet
+from perfc.measurements.table import parquet_file
 
 Ints = NDArray[np.int64]
 
@@ -304,18 +304,17 @@ def arrow_table(path: Path) -> Any:
     """
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
-        parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         message = f"{path}: Parquet needs pyarrow: pip install 'perfc[measure]'"
         raise IndexTraceError(message) from None
     data = read_whole(path, IndexTraceError)
     with damage_as(IndexTraceError, str(path), ".parquet"):
-        file = parquet.ParquetFile(io.BytesIO(data))
-        check_parquet(file.metadata, str(path))
+        file = parquet_file(io.BytesIO(data), data, str(path))
         batches: list[Any] = []
         held = 0
-        for batch in file.iter_batches():  # lists may be longer than rows are many
-            held += batch.nbytes
-            spend("elements", held // _ITEM_BYTES, str(path))
-            batches.append(batch)
+        for group in range(file.num_row_groups):  # lists of text of one at a time only
+            for batch in file.iter_batches(row_groups=[group]):
+                held += batch.nbytes
+                spend("elements", held // _ITEM_BYTES, str(path))
+                batches.append(batch)
         return pyarrow.Table.from_batches(batches, schema=file.schema_arrow)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import brief, damage_as, read_whole
 from perfc.measurements.index_trace import IndexTraceError, arrow_table, bag_lengths
-from perfc.measurements.table import coded_columns
+from perfc.measurements.table import arrow_codes, coded_columns
 
 Ints = NDArray[np.int64]
 
@@ -170,10 +170,8 @@ def _codes(column: Any) -> Ints:  # a `pyarrow.ChunkedArray`
 
 
 def _scalar_codes(cells: Any) -> Ints:  # a `pyarrow.Array`
-    if hasattr(cells.type, "index_type"):
-        cells = cells.cast(cells.type.value_type)
-    coded = cells.dictionary_encode().indices.fill_null(-1)
-    found: Ints = np.from_dlpack(coded).astype(np.int64)
+    _, codes = arrow_codes(cells)
+    found: Ints = np.from_dlpack(codes.fill_null(-1)).astype(np.int64)
     return found
 
 

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from perfc.ir import PerfcError, UsageError, spend
 from perfc.ir.support import damage_as, read_whole, write_file
+from perfc.measurements.parquet_pages import check_parquet
 from perfc.measurements.schema import Cell, MeasurementError, Row, Schema
 
 Made = TypeVar("Made")
@@ -82,10 +85,10 @@ def _read(
     try:
         if path.suffix == ".csv":
             return made(csv_columns(data))
-        table = parquet_table(data, schema.name)
-        with damage_as(MeasurementError, "", "a Parquet file"):  # text, for one
-            columns = table.to_pydict()
-        return made(columns)
+        table = parquet_table(data, schema.name, [c.name for c in schema.columns])
+        spend("values", table.num_rows * table.num_columns)
+        coded = {name: arrow_cells(table.column(name)) for name in table.column_names}
+        return made({name: [v[n] for n in at] for name, (v, at) in coded.items()})
     except PerfcError as error:
         msg = f"{path}: {error}"
         raise type(error)(msg) from None
@@ -239,9 +242,7 @@ def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
     return written
 
 
-def parquet_table(
-    data: bytes, schema: str, columns: Sequence[str] | None = None
-) -> Any:
+def parquet_table(data: bytes, schema: str, columns: Sequence[str]) -> Any:
     """Return the `pyarrow.Table` of a Parquet file; of *columns*, those that it has.
 
     Raises:
@@ -249,19 +250,61 @@ def parquet_table(
         BudgetError: it has too many cells.
 
     """
-    pyarrow, parquet = _pyarrow()
+    pyarrow, _ = _pyarrow()
     with damage_as(MeasurementError, "", "a Parquet file"):
-        file = parquet.ParquetFile(_copied(pyarrow, data))
-        check_parquet(file.metadata)
-        names = file.schema_arrow.names
-        kept = names if columns is None else [n for n in names if n in columns]
-        table = file.read(kept)
+        file = parquet_file(_copied(pyarrow, data), data)
+        table = file.read([n for n in file.schema_arrow.names if n in columns])
     metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
     named = metadata.get(_SCHEMA_KEY, schema.encode())
     if named != schema.encode():
         msg = f"a table in {named.decode(errors='replace')}, expected {schema}"
         raise MeasurementError(msg)
     return table
+
+
+def parquet_file(stream: Any, data: bytes, where: str = "") -> Any:
+    """Return the `pyarrow.parquet.ParquetFile` of a stream of *data*, not read yet.
+
+    Texts will be codes of those that are different: a file that says one often is
+    small, and so is what is held of it.
+
+    Raises:
+        BudgetError: it unpacks to too much.
+
+    """
+    _, parquet = _pyarrow()
+    schema = parquet.ParquetFile(stream).schema
+    check_parquet(data, where)
+    leaves = map(schema.column, range(len(schema)))
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    return parquet.ParquetFile(stream, read_dictionary=texts)
+
+
+def arrow_cells(column: Any) -> tuple[list[Any], Any]:
+    """Return the different cells of a `pyarrow.ChunkedArray`, and where they are.
+
+    By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s. Of
+    lists and structures all cells are one, a list of their type.
+
+    Raises:
+        MeasurementError: text is none.
+
+    """
+    if column.type.num_fields:
+        return [[str(column.type)]], np.zeros(len(column), np.intp)
+    with damage_as(MeasurementError, "", "a Parquet file"):  # text, for one
+        values, codes = arrow_codes(column.combine_chunks())
+        cells = values.to_pylist() + [None] * bool(codes.null_count)
+        return cells, np.from_dlpack(codes.fill_null(len(values))).astype(np.intp)
+
+
+def arrow_codes(cells: Any) -> tuple[Any, Any]:
+    """Return the different cells of a `pyarrow.Array`, and the code of each."""
+    if not hasattr(cells.type, "index_type"):
+        coded = cells.dictionary_encode()
+        return coded.dictionary, coded.indices
+    known = cells.dictionary.dictionary_encode()  # a file may say a text twice
+    return known.dictionary, known.indices.take(cells.indices)
 
 
 def _parquet_names(data: bytes) -> Sequence[str]:
@@ -283,16 +326,3 @@ def _copied(pyarrow: Any, data: bytes) -> Any:
     stream = pyarrow.BufferOutputStream()
     stream.write(data)
     return pyarrow.BufferReader(stream.getvalue())
-
-
-def check_parquet(metadata: Any, where: str = "") -> None:  # pyarrow's
-    """Refuse a Parquet file that unpacks to too much.
-
-    Raises:
-        BudgetError: there are too many bytes or numbers.
-
-    """
-    groups = (metadata.row_group(n) for n in range(metadata.num_row_groups))
-    spend("unpacked-bytes", sum(group.total_byte_size for group in groups), where)
-    # What a column says of itself ends the process where it is damaged (Arrow 26).
-    spend("elements", metadata.num_rows * max(1, metadata.num_columns), where)

@@ -399,9 +399,9 @@ def _tensor_clock(fields: Mapping[str, FieldValue]) -> float:
 def host_link_gb_per_s(fields: Mapping[str, FieldValue]) -> float:
     """Return the nominal rate between host and device, in one direction.
 
-    1 for a CPU, which has no such link.
+    1 for a CPU, which has no such link, and for who says a part of one only.
     """
-    if "host_link.pcie_generation" not in fields:
+    if not {"host_link.pcie_generation", "host_link.pcie_lanes"} <= fields.keys():
         return 1.0
     if "host_link.c2c_gb_per_s" in fields:
         return float(fields["host_link.c2c_gb_per_s"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import io
 import struct
+import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -189,3 +191,87 @@ def test_sizes_that_cannot_be(tmp_path: Path, op: str, params: str) -> None:
     (row,) = read_rows(path, MEASUREMENTS)
     with pytest.raises(MeasurementError):
         kernel_of(row)
+
+
+_COLUMNS = ("target", "op", "dtype", "params", "timing", "source")
+
+
+def _repeating(rows: int) -> bytes:
+    """Return a table in which a text of 24 kB stands in each row, once in its pages."""
+    pa: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    text = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(rows, "i4")), pa.array(["{}" + " " * 24_000])
+    )
+    columns = {**dict.fromkeys(_COLUMNS, text), "latency_us": np.ones(rows)}
+    stream = io.BytesIO()
+    parquet.write_table(pa.table(columns), stream, store_schema=False)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "read_usable_rows(path, MEASUREMENTS)",
+        "read_columns(path)",
+        "read_session_trace(path, 'op')",
+    ],
+)
+def test_text_is_held_once(tmp_path: Path, read: str) -> None:
+    """A table of some kB whose text is 29 GB in all is read within a gigabyte."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(_repeating(200_000))
+    assert path.stat().st_size < 50_000
+
+    names = "MEASUREMENTS, read_columns, read_session_trace, read_usable_rows"
+    lines = (
+        f"from perfc.measurements import {names}",
+        "from tests.fuzz.trial import limit_memory",
+        "limit_memory()",
+        f"path = {str(path)!r}",
+        read,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "fixed"])
+def test_pages_are_counted_as_they_unpack(tmp_path: Path, encoding: str) -> None:
+    """Texts that share beginnings, and long ones of a fixed length, have a budget."""
+    pa: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    path = tmp_path / "t.parquet"
+    if encoding == "fixed":
+        cells = pa.array([b"y" * 5_000] * 60_000, pa.binary(5_000))
+        options: dict[str, Any] = {}
+    else:
+        cells = pa.array(["y" * 20_000 + str(n) for n in range(20_000)])
+        options = {"use_dictionary": False, "column_encoding": {"t": encoding}}
+    parquet.write_table(pa.table({"t": cells}), path, **options)
+
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(BudgetError, match="bytes that are unpacked at once"):
+        read_index_trace(path)
+
+
+def test_every_page_is_counted(tmp_path: Path) -> None:
+    """All values of all row groups count, and the bytes that pages unpack to."""
+    pa: Any = importlib.import_module("pyarrow")
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    path = tmp_path / "t.parquet"
+    table = pa.table({"a": np.arange(1000), "b": [[1, 2, 3]] * 1000})
+    options = {"use_dictionary": False, "row_group_size": 300, "data_page_size": 100}
+    for version in ("1.0", "2.0"):
+        parquet.write_table(table, path, data_page_version=version, **options)
+        assert 2 == len(read_index_trace(path))
+        with raised_budgets({"elements": 3_999}), pytest.raises(BudgetError):
+            read_index_trace(path)
+        with raised_budgets({"unpacked-bytes": 31_999}), pytest.raises(BudgetError):
+            read_index_trace(path)

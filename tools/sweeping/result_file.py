@@ -47,6 +47,18 @@ class _Rows(Schema[Row]):
         """What the rows have, in order."""
         return self.swept
 
+    def require_columns(self, found: Sequence[str]) -> None:
+        """Make sure that every column is there: all are written.
+
+        Raises:
+            MeasurementError: one is missing.
+
+        """
+        missing = [c.name for c in self.columns if c.name not in found]
+        if missing:
+            msg = f"no column {', '.join(missing)}"
+            raise MeasurementError(msg)
+
     def cells_of(self, row: Row) -> dict[str, object]:
         """Return the cells of a row, by column."""
         return {column.name: row[column.name] for column in self.columns}
@@ -94,17 +106,23 @@ class ResultFile:
             raise UsageError(msg)
         in_document = not is_table and path.exists()
         try:
-            rows = _document_rows(path, space) if in_document else []
-            writer = RowWriter(kept, schema, space.key, _places(space))
-            rows += writer.rows
+            document = _document_rows(path, space, schema) if in_document else []
+            places = {space.key_of(one): one.number for one in space}
+            writer = RowWriter(
+                kept, schema, space.key, lambda row: places.get(space.key(row), 0)
+            )
         except (MeasurementError, DocumentError) as error:
             msg = f"{there[0]} is no result of this sweep ({error}); {_ADVICE}"
             raise UsageError(msg) from None
-        if any(row[SWEEP] != space.digest for row in rows):
+        parts = (document, writer.rows)
+        if any(row[SWEEP] != space.digest for rows in parts for row in rows):
             msg = f"{there[0]} is the result of another sweep; {_ADVICE}"
             raise UsageError(msg)
+        if any(len(p) > len({*map(space.key, p)} & places.keys()) for p in parts):
+            msg = f"{there[0]} has a configuration twice, or one too many; {_ADVICE}"
+            raise UsageError(msg)
         if in_document:
-            writer.append(rows)
+            writer.append(document)
         return cls(path, space, _without_sweep(writer.rows), writer)
 
     def append(self, rows: Iterable[Row]) -> None:
@@ -132,21 +150,16 @@ class ResultFile:
             kept.unlink(missing_ok=True)
 
 
-def _places(space: Space) -> Callable[[Row], int]:
-    """Return a function that says which configuration a row is of."""
-    places = {space.key_of(one): one.number for one in space}
-    return lambda row: places.get(space.key(row), len(places))
-
-
 def _without_sweep(rows: Iterable[Row]) -> list[Row]:
     return [{k: v for k, v in row.items() if k != SWEEP} for row in rows]
 
 
-def _document_rows(path: Path, space: Space) -> list[Row]:
+def _document_rows(path: Path, space: Space, schema: _Rows) -> list[Row]:
     """Return the rows of a document, with the sweep that it is of.
 
     Raises:
         DocumentError: it is none of a sweep.
+        MeasurementError: a row is none.
 
     """
     text = read_text(path, DocumentError, "the result of a sweep")
@@ -159,4 +172,5 @@ def _document_rows(path: Path, space: Space) -> list[Row]:
         if digest != space.digest:
             return [{SWEEP: digest}]
         names = [column.name for column in space.columns]
-        return [{SWEEP: digest, **{n: row[n] for n in names}} for row in rows]
+        cells = {name: [row[name] for row in rows] for name in names}
+    return schema.rows_of({**cells, SWEEP: [digest] * len(rows)})

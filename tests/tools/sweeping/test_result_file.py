@@ -192,3 +192,41 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(perfc.PerfcError, match="cannot write"):
         _sweep(tmp_path / "missing" / "rows.csv", progress=told.append)
     assert [] == told
+
+
+@pytest.mark.parametrize(
+    ("column", "cells"),
+    [
+        ("time_us", None),
+        ("bound", None),
+        ("batch", ["64", "64"]),
+        ("batch", ["64", "65"]),
+        ("time_us", ["nan", "1"]),
+        ("batch", ["9" * 400, "128"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_damaged_file_of_the_same_sweep(
+    tmp_path: Path, form: str, column: str, cells: list[str] | None
+) -> None:
+    """A column that is missing, a row that is there twice or of no configuration."""
+    path, vary = tmp_path / f"rows.{form}", {"batch": [64, 128]}
+    perfc.sweep(MODEL, "a100", vary, output=path)
+    rows = _rows(path)
+    for row, cell in zip(rows, cells or ["", ""], strict=True):
+        row[column] = cell
+        if cells is None:
+            del row[column]
+        elif form == "json":
+            row[column] = json.loads(cell.replace("nan", "NaN"))
+    if form == "csv":
+        with path.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, [*rows[0]])
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        document = json.loads(path.read_text("utf-8"))
+        path.write_text(json.dumps({**document, "rows": rows}), encoding="utf-8")
+
+    with pytest.raises(perfc.PerfcError, match="name another file, or remove it"):
+        perfc.sweep(MODEL, "a100", vary, output=path, resume=True)
