@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import functools
+import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
@@ -298,6 +300,16 @@ class Schema(Generic[Row]):
             for name, cell in cells.items()
         }
 
+    def csv(self, rows: Iterable[Row], *, header: bool = True) -> bytes:
+        """Return rows as CSV; nothing stands for None."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        if header:
+            writer.writerow(column.name for column in self.columns)
+        for row in rows:
+            writer.writerow(map(_csv_cell, self.cells_of(row).values()))
+        return stream.getvalue().encode()
+
     def require_columns(self, found: Sequence[str]) -> None:
         """Make sure that every column is there that every file has.
 
@@ -313,6 +325,10 @@ class Schema(Generic[Row]):
                 f"found {', '.join(found) or 'no columns'}"
             )
             raise MeasurementError(msg)
+
+
+def _csv_cell(cell: object) -> object:
+    return str(cell).lower() if isinstance(cell, bool) else cell
 
 
 MEASUREMENTS = Schema("perfc.measurements/1", Measurement)

@@ -7,7 +7,7 @@ import importlib
 import io
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,23 +134,8 @@ def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> No
     """
     path = Path(path)
     check_name(path)
-    encode = csv_of if path.suffix == ".csv" else _parquet_of
-    write_file(path, encode(rows, schema))
-
-
-def csv_of(rows: Iterable[Row], schema: Schema[Row], *, header: bool = True) -> bytes:
-    """Write rows as CSV; nothing stands for None."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    if header:
-        writer.writerow(column.name for column in schema.columns)
-    for row in rows:
-        writer.writerow(map(_csv_cell, schema.cells_of(row).values()))
-    return stream.getvalue().encode()
-
-
-def _csv_cell(cell: object) -> object:
-    return str(cell).lower() if isinstance(cell, bool) else cell
+    is_csv = path.suffix == ".csv"
+    write_file(path, schema.csv(rows) if is_csv else _parquet_of(rows, schema))
 
 
 def csv_columns(data: bytes) -> Mapping[str, Sequence[Cell]]:

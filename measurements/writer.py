@@ -12,7 +12,7 @@ import attrs
 
 from perfc.ir import PerfcError
 from perfc.measurements.schema import Row, Schema
-from perfc.measurements.table import check_name, csv_of, read_rows, write_rows
+from perfc.measurements.table import check_name, read_rows, write_rows
 
 JOURNAL = ".part.csv"
 """Added to the name of the table: rows that are not in it yet."""
@@ -122,7 +122,7 @@ class RowWriter(Generic[Row]):
         try:
             with self.journal.open("ab") as stream:
                 header = stream.tell() == 0
-                stream.write(csv_of(rows, self.schema, header=header))
+                stream.write(self.schema.csv(rows, header=header))
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:

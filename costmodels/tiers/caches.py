@@ -20,6 +20,7 @@ from perfc.costmodels.constants import constants
 from perfc.costmodels.locality import Popularity
 from perfc.costmodels.tiers.table import TieredTable
 from perfc.ir import PerfcError
+from perfc.ir.support import format_bytes
 
 ROW_OVERHEAD_BYTES = constants("tiers").number("row_overhead_bytes")
 """Bookkeeping beside each row of a cache."""
@@ -39,8 +40,8 @@ def check_cache(cache_bytes: float, memory_bytes: float, what: str = "DRAM") -> 
     """
     if not 0 <= cache_bytes <= memory_bytes:
         msg = (
-            f"a cache of {cache_bytes / 1e9:g} GB: expected at most the "
-            f"{memory_bytes / 1e9:g} GB of {what}"
+            f"a cache of {format_bytes(cache_bytes)}: expected at most the "
+            f"{format_bytes(memory_bytes)} of {what}"
         )
         raise PerfcError(msg)
 

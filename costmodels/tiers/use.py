@@ -20,6 +20,7 @@ from perfc.costmodels.tiers.drive import MEAN, check_load, latency_s
 from perfc.costmodels.tiers.limits import Busy
 from perfc.costmodels.tiers.table import TableCost
 from perfc.ir import PerfcError
+from perfc.ir.support import format_bytes
 
 
 @attrs.frozen(kw_only=True)
@@ -201,14 +202,14 @@ def check_capacity(tier: Tier, nbytes: float) -> None:
     """Refuse what does not fit.
 
     Raises:
-        PerfcError: it does not; the line has the GB that are missing.
+        PerfcError: it does not; the line says how much is missing.
 
     """
     if nbytes > tier.capacity_bytes:
-        missing = (nbytes - tier.capacity_bytes) / 1e9
+        missing = format_bytes(nbytes - tier.capacity_bytes)
         msg = (
-            f"tier {tier.name}: {nbytes / 1e9:.4g} GB do not fit into its "
-            f"{tier.capacity_bytes / 1e9:.4g} GB; {missing:.4g} GB are missing"
+            f"tier {tier.name}: {format_bytes(nbytes)} do not fit into its "
+            f"{format_bytes(tier.capacity_bytes)}; {missing} are missing"
         )
         raise PerfcError(msg)
 
@@ -217,7 +218,7 @@ def fastest_that_fits(nbytes: float, tiers: Sequence[Tier]) -> Tier:
     """Return the first of tiers, fastest first, that has room.
 
     Raises:
-        PerfcError: none has; the line has the GB that the largest lacks.
+        PerfcError: none has; the line says how much the largest lacks.
 
     """
     for tier in tiers:
@@ -226,7 +227,7 @@ def fastest_that_fits(nbytes: float, tiers: Sequence[Tier]) -> Tier:
     largest = max((tier.capacity_bytes for tier in tiers), default=0.0)
     names = ", ".join(tier.name for tier in tiers) or "no tier"
     msg = (
-        f"{nbytes / 1e9:.4g} GB fit nowhere ({names}): "
-        f"{(nbytes - largest) / 1e9:.4g} GB are missing"
+        f"{format_bytes(nbytes)} fit nowhere ({names}): "
+        f"{format_bytes(nbytes - largest)} are missing"
     )
     raise PerfcError(msg)

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         unquote,
         word_text,
     )
+    from perfc.ir.support.sizes import format_bytes, three_digits
 else:
     __getattr__ = door(
         __name__,
@@ -137,6 +138,7 @@ else:
                 "unquote",
                 "word_text",
             ),
+            "sizes": ("format_bytes", "three_digits"),
         },
     )
 
@@ -170,6 +172,7 @@ __all__ = [
     "counted",
     "damage_as",
     "entry_points",
+    "format_bytes",
     "is_built_in",
     "is_perfcs_own",
     "is_somebody_elses",
@@ -194,6 +197,7 @@ __all__ = [
     "share_of",
     "spend",
     "symbol_text",
+    "three_digits",
     "told_to",
     "unquote",
     "word_text",

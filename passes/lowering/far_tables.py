@@ -25,6 +25,7 @@ from perfc.ir import (
 )
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.program import RankClass
+from perfc.ir.support import format_bytes
 from perfc.passes.base import PassContext
 from perfc.passes.graphs import placed_lookups, typed
 from perfc.passes.lowering.eager import Settings, is_far, is_looked_up_elsewhere
@@ -111,7 +112,7 @@ def check_places(
     Raises:
         UsageError: the target has no such tier.
         PerfcError: the tables of a tier, a host or servers are more than it holds; the
-            line has the GB that are missing.
+            line says how much is missing.
 
     """
     updates = _optimizer([rank for rank in program.classes if _looks_up(rank)])
@@ -253,9 +254,9 @@ def _check_servers(stored: _Stored, ctx: PassContext) -> None:
 def _check_room(place: str, stored: _Stored, room: float, advice: str) -> None:
     if stored.nbytes <= room:
         return
-    missing = (stored.nbytes - room) / 1e9
+    missing = format_bytes(stored.nbytes - room)
     msg = (
-        f"{place}: {stored.nbytes / 1e9:.4g} GB of tables do not fit into "
-        f"{room / 1e9:.4g} GB; {missing:.4g} GB are missing{advice}"
+        f"{place}: {format_bytes(stored.nbytes)} of tables do not fit into "
+        f"{format_bytes(room)}; {missing} are missing{advice}"
     )
     raise PerfcError(msg)

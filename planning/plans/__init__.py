@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     )
     from perfc.planning.plans.plan_json import plan_line, plan_text
     from perfc.planning.plans.sharders import SHARDERS, sharder_plan, sharder_plans
-    from perfc.planning.plans.sizes import size_text
     from perfc.planning.plans.tasks import (
         DATA_SETS,
         ShardingTask,
@@ -71,7 +70,6 @@ else:
             ),
             "plan_json": ("plan_line", "plan_text"),
             "sharders": ("SHARDERS", "sharder_plan", "sharder_plans"),
-            "sizes": ("size_text",),
             "tasks": ("DATA_SETS", "ShardingTask", "drawn_tables", "generate_tasks"),
             "ties": ("TOLERANCE", "grades", "is_less", "least", "most", "ranking"),
             "weight_cost": ("WeightCost",),
@@ -113,5 +111,4 @@ __all__ = [
     "ranking",
     "sharder_plan",
     "sharder_plans",
-    "size_text",
 ]

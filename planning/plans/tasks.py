@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import format_bytes
 from perfc.planning.plans.cost import Table
-from perfc.planning.plans.sizes import size_text
 
 SCHEMA = "perfc.sharding-task/1"
 
@@ -212,7 +212,7 @@ def _drawn(
             named = enumerate(chosen)
             return tuple(attrs.evolve(t, name=f"emb_l.{at}") for at, t in named)
     msg = (
-        f"no {few} to {many - 1} tables of {year} fit in {size_text(room)}, 0.8 of "
+        f"no {few} to {many - 1} tables of {year} fit in {format_bytes(room)}, 0.8 of "
         "the memory of all ranks: give more memory"
     )
     raise PerfcError(msg)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import format_bytes
 from perfc.passes import Plan, World
 from perfc.planning.plans import (
     PlanCost,
@@ -15,7 +16,6 @@ from perfc.planning.plans import (
     check_tables,
     is_less,
     one_of,
-    size_text,
 )
 from perfc.planning.reference.options import KINDS, sharding_options
 from perfc.planning.reference.partitioners import PARTITIONERS
@@ -131,9 +131,9 @@ class TorchRecPlanner:
 
     def _no_room(self, options: Options, proposals: int) -> str:
         least = sum(min(o.memory_bytes.sum() for o in table) for table in options)
-        ranks, each = self.world.ranks, size_text(self.memory_bytes)
+        ranks, each = self.world.ranks, format_bytes(self.memory_bytes)
         return (
             f"none of {proposals} proposals fits in {ranks} x {each}: the "
-            f"tables take {size_text(least)} at least; give more ranks or memory, or "
-            "allow other kinds or kernels"
+            f"tables take {format_bytes(least)} at least; give more ranks or memory, "
+            "or allow other kinds or kernels"
         )

@@ -10,8 +10,9 @@ from types import MappingProxyType
 import attrs
 
 from perfc.ir import PerfcError
+from perfc.ir.support import format_bytes
 from perfc.passes import HBM, Plan
-from perfc.planning.plans import grades, size_text
+from perfc.planning.plans import grades
 from perfc.planning.searches.beam import Stop, beam_search
 from perfc.planning.searches.drafts import Draft, Task
 from perfc.planning.searches.greedy_search import BASELINES, greedy
@@ -172,35 +173,37 @@ class _Run:
 def no_room(task: Task) -> str:
     """Say why no plan fits in memory: a table, all together, or how they go."""
     limit, ranks = task.memory_bytes, task.world.ranks
-    each, host = size_text(limit), size_text(task.host_bytes)
+    each, host = format_bytes(limit), format_bytes(task.host_bytes)
     more = "" if task.tiers != (HBM,) else ", or host memory (--tiers hbm,uvm-caching)"
     least = [min(float(o.largest_bytes[0]) for o in found) for found in task.options]
     largest = max(range(len(least)), key=least.__getitem__)
     if least[largest] > limit:
         return (
             f"no plan fits: table {task.tables[largest].name!r} takes at least "
-            f"{size_text(least[largest])} of a rank, tables may take {each}: "
-            f"{size_text(least[largest] - limit)} too much; use more ranks, or allow "
-            f"more sharding types (--types){more}"
+            f"{format_bytes(least[largest])} of a rank, tables may take {each}: "
+            f"{format_bytes(least[largest] - limit)} too much; use more ranks, or "
+            f"allow more sharding types (--types){more}"
         )
     total = _least(task, [1.0, 0.0])
     if total > limit * ranks:
         return (
-            f"no plan fits: the tables take {size_text(total)}, {ranks} ranks have "
-            f"{each} each for them: {size_text(total - limit * ranks)} too much; use "
-            f"more ranks{more}"
+            f"no plan fits: the tables take {format_bytes(total)}, {ranks} ranks have "
+            f"{each} each for them: {format_bytes(total - limit * ranks)} too much; "
+            f"use more ranks{more}"
         )
     both, room = _least(task, [1.0, 1.0]), (limit + task.host_bytes) * ranks
     if task.host_bytes < math.inf and both > room:
         return (
-            f"no plan fits: the tables take {size_text(both)}, {ranks} ranks have "
+            f"no plan fits: the tables take {format_bytes(both)}, {ranks} ranks have "
             f"{each} of device memory and {host} of host memory each for them: "
-            f"{size_text(both - room)} too much; use more ranks, or more host memory "
-            "(--host-memory)"
+            f"{format_bytes(both - room)} too much; use more ranks, or more host "
+            "memory (--host-memory)"
         )
-    taken = f"{size_text(total)} of {size_text(limit * ranks)}"
+    taken = f"{format_bytes(total)} of {format_bytes(limit * ranks)}"
     if task.host_bytes < math.inf and task.tiers != (HBM,):
-        taken = f"{size_text(both)} of {size_text(room)} of device and host memory"
+        taken = (
+            f"{format_bytes(both)} of {format_bytes(room)} of device and host memory"
+        )
     return (
         f"no plan was found that fits: the tables take {taken}, but not placed so that "
         f"each rank has room; allow more sharding types (--types){more}"

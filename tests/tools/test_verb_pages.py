@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -157,6 +158,15 @@ def test_names_are_text(verb: str, page_of: Callable[[str], Path]) -> None:
     assert 1 == text.count("<script>")
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_units(verb: str, parsed: Callable[[str], HtmlPage]) -> None:
+    """Sizes are in GiB, MiB or KiB everywhere, and nothing has changed by -0 %."""
+    text = parsed(verb).text
+
+    assert [] == re.findall(r"[\d.,]+ ?[kMGT]B\b(?!/s| moved)", text)
+    assert [] == re.findall(r"-0(?:\.0+)? ?%", text)
+
+
 @pytest.mark.parametrize("verb", ["shard", "place", "replay", "network"])
 def test_odd_names_are_shown(verb: str, parsed: Callable[[str], HtmlPage]) -> None:
     """They are shown letter by letter, or held in the data of a picture."""
@@ -176,8 +186,8 @@ def test_odd_names_are_shown(verb: str, parsed: Callable[[str], HtmlPage]) -> No
         ("madmax", "Step with"),
         ("place", "A query under best:"),
         ("lookahead", "Step with"),
-        ("sweep", "Best time, at"),
-        ("replay", "Simulated against measured:"),
+        ("sweep", "Best samples/s, at"),
+        ("replay", "Waited most for: "),
         ("dedup", "Step with lookups deduplicated:"),
         ("quantize", "Step of"),
     ],

@@ -35,7 +35,7 @@ def plan_bars(plans: Sequence[PricedPlan], name: str) -> Bars:
     """Return a bar for each of the first plans, with its interval and chance."""
     shown = plans[:_SHOWN]
     known = any(plan.probability_best is not None for plan in shown)
-    heading = ("plan", "", "time", "is best" if known else "")
+    heading = ("plan", "", "time", "P(fastest)" if known else "")
     return Bars([*map(_bar, shown)], name, heading)
 
 

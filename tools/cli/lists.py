@@ -37,7 +37,7 @@ from perfc.tools.cli.target_constants import (
 from perfc.tools.cli.verb import Verb, VerbGroup
 from perfc.tools.files import print_line, tell, write_result
 from perfc.tools.presets import PRESET_SCHEMA, Preset, load_preset
-from perfc.tools.reports import columns_text
+from perfc.tools.reports import columns_text, format_bytes
 
 _PARAMETERS_WIDTH = 74
 MEMORY_SCHEMA = "perfc.memory/1"
@@ -121,7 +121,7 @@ def _memory_row(name: str) -> tuple[str, ...]:
     tier = load_memory(name)
     return (
         name,
-        f"{tier.capacity_bytes / 1e9:.0f} GB",
+        format_bytes(tier.capacity_bytes),
         f"{tier.granularity_bytes} B",
         f"{tier.reads_per_s:,.0f}",
         f"{tier.read_latency_s * 1e6:g} us",

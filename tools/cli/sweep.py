@@ -16,7 +16,6 @@ from perfc.tools.cli.arguments import (
     read_request,
     request_options,
 )
-from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugins_option
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from perfc.tools.sweeping import Progress, Space, Sweep
 
 _USUAL = (
-    "time_us,samples_per_s,samples_per_j,usd_per_million_samples,peak_memory_bytes,fits"
+    "samples_per_s,time_us,samples_per_j,usd_per_million_samples,peak_memory_bytes,fits"
 )
 
 
@@ -82,10 +81,16 @@ _USUAL = (
     "--best",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show only the N best by the first metric, the best first.",
+    help="Show only the N best by the first metric that is known, the best first.",
 )
 @plugins_option(told=True)
-@page_option
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "csv", "json", "html"]),
+    default="table",
+    show_default=True,
+)
 @output_option(
     "Keep all rows there while they come: .parquet, .csv, .html or .json.",
 )
@@ -128,6 +133,8 @@ def sweep(model: str, **options: Any) -> int:
 def _written(shown: Sweep, form: str) -> str:
     if form == "html":
         return shown.to_html()
+    if form == "csv":
+        return shown.to_csv()
     return shown.to_json() if form == "json" else str(shown)
 
 

@@ -245,7 +245,7 @@ def _note(code: str, message: str) -> Diagnostic:
 
 def step_rows(found: Deduplication) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each step."""
-    head = ("", "step", "is best", "lookups", "all-to-all", "expansion")
+    head = ("", "step", "P(fastest)", "lookups", "all-to-all", "expansion")
     rows: list[tuple[str, ...]] = [(*head, "memory", "largest batch")]
     for plan, step in zip(found.plans, found.steps, strict=True):
         low, high = plan.time_us_p05 or 0.0, plan.time_us_p95 or 0.0

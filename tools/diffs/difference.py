@@ -21,6 +21,7 @@ from perfc.tools.reports import (
     Report,
     VerbResult,
     columns_text,
+    format_change,
     format_percent,
     format_us,
 )
@@ -100,9 +101,7 @@ class Diff(VerbResult):
     def _with_trace(cls, base: Side, head: Side, by: str) -> Diff:
         pairs = matched_with_trace(as_traced(base), as_traced(head))
         remarks = (*base.remarks, *head.remarks, *same_program(base, head, pairs))
-        steps = waterfall(
-            pairs, by, head.time_us - base.time_us, other_host=True, measured=True
-        )
+        steps = waterfall(pairs, by, head.time_us - base.time_us, other_host=True)
         both = base.is_measured and head.is_measured
         chance = None if both else probability_slower(base, head)
         return cls(base, head, by, pairs, steps, chance, remarks)
@@ -173,7 +172,7 @@ class Diff(VerbResult):
                 "head": pair.head.id if pair.head else None,
                 "base_us": pair.base.duration_us if pair.base else None,
                 "head_us": pair.head.duration_us if pair.head else None,
-                "reason": pair.why or "price",
+                "reason": pair.reason,
             }
             for pair in self.pairs
             if pair.why or pair.is_dearer
@@ -192,10 +191,9 @@ class Diff(VerbResult):
     @property
     def headline(self) -> str:
         """The answer in one line."""
-        share = self.difference_us / self.base_us if self.base_us else 0.0
         times = (
             f"{format_us(self.base_us)} → {format_us(self.head_us)}: "
-            f"{signed(self.difference_us)} ({100 * share:+.1f} %)"
+            f"{signed(self.difference_us)} ({self._share(self.difference_us)})"
         )
         return "; ".join(filter(None, [times, self.chance]))
 
@@ -218,11 +216,12 @@ class Diff(VerbResult):
         """The largest steps, a heading first."""
         found = [(self.by, "change", "of the base", "reason")]
         for step in self._shown:
-            share = 100 * step.delta_us / self.base_us if self.base_us else 0.0
-            found.append(
-                (step.name, signed(step.delta_us), f"{share:+.1f} %", step.reason)
-            )
+            share = self._share(step.delta_us)
+            found.append((step.name, signed(step.delta_us), share, step.reason))
         return found
+
+    def _share(self, delta_us: float) -> str:
+        return format_change(delta_us / self.base_us if self.base_us else 0.0)
 
     @property
     def _shown(self) -> Sequence[Step]:

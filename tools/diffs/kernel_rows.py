@@ -40,7 +40,7 @@ def kernel_rows(pairs: Sequence[Pair]) -> list[Json]:
             "base_us": pair.base.duration_us if pair.base else None,
             "head_us": pair.head.duration_us if pair.head else None,
             "delta_us": _device_us(pair.head) - _device_us(pair.base),
-            "reason": pair.why or "price",
+            "reason": pair.reason,
         }
         for pair in pairs
         if _kernels(pair.base) or _kernels(pair.head)

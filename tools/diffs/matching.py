@@ -41,7 +41,8 @@ class Pair:
     Attributes:
         base: That of the base; None if it was added.
         head: That of the head; None if it was removed.
-        why: `added`, `removed`, `shape`, `dtype`, `kernel`; empty if the ops are equal.
+        why: `added`, `removed`, `shape`, `dtype`, `launches` (more or fewer), `kernel`
+            (others); empty if the ops are equal.
 
     """
 
@@ -61,8 +62,19 @@ class Pair:
         """Whether its kernels have other prices."""
         if self.base is None or self.head is None:
             return False
-        one, other = self.base.duration_us, self.head.duration_us
-        return abs(one - other) > _ROUNDING * max(one, other)
+        return differs(self.base.duration_us, self.head.duration_us)
+
+    @property
+    def reason(self) -> str:
+        """Why its duration differs: that of its kernels, or the host's without any."""
+        if self.why or not self.is_dearer:
+            return self.why
+        return "kernel" if self.one.kernels else "host"
+
+
+def differs(one_us: float, other_us: float) -> bool:
+    """Whether two durations differ by more than rounding."""
+    return abs(one_us - other_us) > _ROUNDING * max(one_us, other_us)
 
 
 def sized(node: SideNode) -> tuple[str, ...]:
@@ -271,13 +283,15 @@ def _why_measured(base: SideNode, head: SideNode) -> str:
     shapes = {*sized(base)}
     if shapes and sized(head) and shapes.isdisjoint(sized(head)):
         return "shape"
-    return "" if len(base.kernels) == len(head.kernels) else "kernel"
+    return "" if len(base.kernels) == len(head.kernels) else "launches"
 
 
 def _why(base: SideNode, head: SideNode) -> str:
     if base.operands and head.operands and base.shapes != head.shapes:
         return "shape"
     told = bool(base.kernels) == bool(head.kernels)
+    if told and len(base.kernels) != len(head.kernels):
+        return "launches"
     if told and base.kernel_ops != head.kernel_ops:
         return "kernel"
     told = told and bool(base.operands) == bool(head.operands)

@@ -11,7 +11,7 @@ from perfc.tools.diffs.difference import Diff
 from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
 from perfc.tools.diffs.side import Side
 from perfc.tools.diffs.waterfall import ROUNDING
-from perfc.tools.reports import format_json, format_us
+from perfc.tools.reports import format_change, format_json, format_us
 
 _SHOWN = 15
 """Steps of the picture."""
@@ -84,10 +84,10 @@ def _between(one: Diff) -> str:
 def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
     """Yield the answer, both sides, the steps as a picture, and what differs."""
     slower = one.difference_us > 0
-    share = f" ({100 * one.difference_us / one.base_us:+.1f} %)" if one.base_us else ""
+    share = one.difference_us / one.base_us if one.base_us else 0.0
     yield pages.Heading(
         _between(one),
-        answer=f"{signed(one.difference_us)}{share}",
+        answer=f"{signed(one.difference_us)} ({format_change(share)})",
         label="difference",
         remark=one.chance,
         badges=[("slower", "bad") if slower else ("faster", "good")]

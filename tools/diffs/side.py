@@ -231,7 +231,7 @@ def _side(found: _Fields) -> Side:
     return Side(
         found.where,
         f"{model.text('name')} on {target.text('name')}, {found.text('runtime')}",
-        f"{target.text('name')} {target.said('profile')}",
+        f"{target.said('profile')}, {found.text('runtime')}",
         time_us,
         nodes,
         [

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.tools.diffs.matching import Pair
+from perfc.tools.diffs.matching import Pair, differs
 from perfc.tools.diffs.side import Segment, SideNode
 
 BY = ("op", "module", "phase", "kernel", "overhead")
@@ -18,7 +18,7 @@ ROUNDING = "rounding"
 """The step of what sums of floats leave."""
 
 _DEVICE = frozenset({"kernel", "copy", "comm"})
-_IDLE = frozenset({"idle", "launch"})
+_HOST = frozenset({"host", "sync"})
 _TOLD = 0.01
 """Share of the largest reason of a step that others have which are told."""
 
@@ -32,9 +32,9 @@ class Step:
         by: One of `BY`.
         delta_us: Time of the head less that of the base.
         reason: Why, the largest reason first: `added`, `removed`, `shape`, `dtype`,
-            `kernel`, `price` (the same kernels, or the host, take another time) or
-            `schedule` (they take as long, but another part of them decides the time);
-            against a trace also `idle` (the device waits longer or shorter).
+            `launches` (more or fewer), `kernel` (others, or the same ones take another
+            time), `host` (it takes another time around them) or `schedule` (all of it
+            takes as long, but another part of it decides the time, or waits differ).
 
     """
 
@@ -50,7 +50,6 @@ def waterfall(
     difference_us: float,
     *,
     other_host: bool,
-    measured: bool = False,
 ) -> list[Step]:
     """Return the steps that are not 0, the largest first.
 
@@ -58,10 +57,11 @@ def waterfall(
         pairs: The ops of both sides.
         by: One of `BY`.
         difference_us: What the steps sum to.
-        other_host: Whether the sides have other hosts.
-        measured: Whether a side is a trace.
+        other_host: Whether the sides are known to have other hosts; else it is seen
+            where the same part of an op takes the host another time.
 
     """
+    other_host = other_host or any(map(_has_other_host, pairs))
     sides: dict[str, tuple[list[float], list[float]]] = {}
     reasons: dict[str, dict[str, list[float]]] = {}
     for pair in pairs:
@@ -70,8 +70,6 @@ def waterfall(
             us[sign > 0].append(segment.us)
             why = reasons.setdefault(name, defaultdict(list))
             reason = _reason(pair, segment, other_host=other_host)
-            if measured and segment.kind in _IDLE and not pair.why:
-                reason = "idle"
             why[reason].append(sign * segment.us)
     deltas = {
         name: math.fsum(head) - math.fsum(base) for name, (base, head) in sides.items()
@@ -110,8 +108,22 @@ def _reason(pair: Pair, segment: Segment, *, other_host: bool) -> str:
     if pair.why:
         return pair.why
     if segment.kind in _DEVICE:
-        return "price" if pair.is_dearer else "schedule"
-    return "price" if other_host and segment.kind in {"host", "sync"} else "schedule"
+        return "kernel" if pair.is_dearer else "schedule"
+    return "host" if other_host and segment.kind in _HOST else "schedule"
+
+
+def _has_other_host(pair: Pair) -> bool:
+    """Whether parts of the host's time that both sides of an op have last unequally."""
+    if pair.why or pair.base is None or pair.head is None:
+        return False
+    own, others = (
+        [segment for segment in node.segments if segment.kind == "host"]
+        for node in (pair.base, pair.head)
+    )
+    return any(
+        one.detail == other.detail and differs(one.us, other.us)
+        for one, other in zip(own, others, strict=False)
+    )
 
 
 def _told(reasons: dict[str, list[float]]) -> str:

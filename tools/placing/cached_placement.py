@@ -176,7 +176,7 @@ class CachedPlacement(VerbResult):
             f"{step.target.name}, tables on {asked.servers} servers, a cache of "
             f"{asked.rows:,} rows, {self.window:,} batches ahead"
         )
-        plans = [("plan", "step", "is best", "exposed")]
+        plans = [("plan", "step", "P(fastest)", "exposed")]
         for plan, row in zip(self.plans, self.rows, strict=True):
             times = format_us(plan.time_us), plan.chance, format_us(row["exposed_us"])
             plans.append((plan.name, *times))

@@ -8,7 +8,6 @@ import attrs
 
 from perfc.costmodels.sheets import DRAM, find_tier
 from perfc.ir import PerfcError
-from perfc.planning.plans import size_text
 from perfc.planning.searches import search_tiers
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
@@ -37,7 +36,7 @@ from perfc.tools.placing.report import (
     title,
 )
 from perfc.tools.placing.site import Site
-from perfc.tools.reports import format_us
+from perfc.tools.reports import format_bytes, format_us
 
 _SIZES = 8
 """Sizes of the cache that are drawn, evenly up to its memory."""
@@ -122,7 +121,7 @@ def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
         Series(found.best.name, sizes, values, drawn="line", label="end"),
         Series("placements", sizes, values),
     ]
-    chart = Chart(Axis("size of the cache", "B"), axis, series, text)
+    chart = Chart(Axis("size of the cache", "bytes"), axis, series, text)
     yield Section(f"{what} over the size of the cache", [chart])
 
 
@@ -132,7 +131,7 @@ def cached_plans(
     """Yield sizes of the cache, and the best placement with each that can be."""
     for size in _sizes(found.best):
         site = found.best.site
-        say(f"a cache of {size_text(size)}")
+        say(f"a cache of {format_bytes(size)}")
         question = attrs.evolve(found.question, cache_bytes=size)
         again = Site(
             question=question, model=site.model, target=site.target, base=site.base

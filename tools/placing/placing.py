@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels import Target, load_target
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import Level
+from perfc.ir.support import Level, format_bytes
 from perfc.planning.plans import ranking
 from perfc.planning.searches import TIME, TierTask, densest_first, search_tiers
 from perfc.planning.searches import smallest_first as by_size
@@ -140,7 +140,7 @@ def _check_cache(question: Question, task: TierTask) -> None:
     if question.cache_bytes and not any(task.cached):
         names = ",".join(tier.name for tier in task.setting.tiers)
         msg = (
-            f"--cache {question.cache_bytes / 1e9:g}GB: it is in front of slower "
+            f"--cache {format_bytes(question.cache_bytes)}: it is in front of slower "
             f"tiers, and --tiers {names} has none; add one, or leave --cache out"
         )
         raise UsageError(msg)

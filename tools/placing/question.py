@@ -13,6 +13,7 @@ from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import find_tier
 from perfc.costmodels.tiers import MEAN, P99
 from perfc.ir import UsageError
+from perfc.ir.support import format_bytes
 from perfc.planning.searches import TIME, LatencyTarget
 from perfc.tools.request import Request
 from perfc.tools.size_text import read_size
@@ -79,8 +80,8 @@ class WantedTier:
             return tier
         if self.most_bytes > tier.capacity_bytes:
             msg = (
-                f"--tiers {self.name}={self.most_bytes / 1e9:g}GB: {target.name} has "
-                f"{tier.capacity_bytes / 1e9:g} GB of it; ask for no more"
+                f"--tiers {self.name}: {format_bytes(self.most_bytes)} are more than "
+                f"the {format_bytes(tier.capacity_bytes)} that {target.name} has of it"
             )
             raise UsageError(msg)
         return attrs.evolve(tier, capacity_bytes=self.most_bytes)

@@ -11,7 +11,6 @@ from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
 from perfc.ir import Diagnostic
 from perfc.ir.support import Level, brief
-from perfc.planning.plans import size_text
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.question import Question
 from perfc.tools.placing.scenario import BASE, TIERS, Scenario
@@ -20,6 +19,7 @@ from perfc.tools.reports import (
     PricedPlan,
     VerbResult,
     columns_text,
+    format_bytes,
     format_percent,
     format_us,
     with_probabilities,
@@ -173,7 +173,7 @@ def title(found: Placement) -> str:
     """Say what was asked."""
     best, question = found.best, found.question
     tables = best.task.tables
-    size = size_text(sum(table.nbytes for table in tables))
+    size = format_bytes(sum(table.nbytes for table in tables))
     names = ", ".join(tier.name for tier in best.setting.tiers)
     text = (
         f"{found.model}: {len(tables):,} tables of {size} in {names} of "
@@ -182,7 +182,7 @@ def title(found: Placement) -> str:
     text += f"\nA query has {question.candidates:,} candidates, a host "
     text += f"{question.queries_per_s:,g} queries/s"
     if best.task.cache_bytes:
-        text += f", and a cache of {size_text(best.task.cache_bytes)} in DRAM"
+        text += f", and a cache of {format_bytes(best.task.cache_bytes)} in DRAM"
     if question.latency is not None:
         text += f"; a query may take {question.latency}"
     return text + "."
@@ -194,7 +194,7 @@ def plan_lines(found: Placement) -> Lines:
     shares = ("hosts", "power", "saving") if fleet else ()
     lines: Lines = [
         (
-            *("plan", "time", "is best", "exposed", "queries/s a host", "bound by"),
+            *("plan", "time", "P(fastest)", "exposed", "queries/s a host", "bound by"),
             *shares,
             "tables",
         )
@@ -280,7 +280,7 @@ def tier_lines(plan: PlacedPlan) -> Lines:
             (
                 tier.name,
                 str(plan.places.count(number)),
-                size_text(use.used_bytes),
+                format_bytes(use.used_bytes),
                 format_percent(use.used_bytes / tier.capacity_bytes),
                 f"{use.reads_per_s:,.0f}",
                 percent_text(use.reads_per_s / tier.reads_per_s),

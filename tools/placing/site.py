@@ -14,7 +14,7 @@ from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import DRAM, HBM, find_tier
 from perfc.costmodels.tiers import RANDOM_SHARE, TieredTable, row_reads
 from perfc.ir import PerfcError
-from perfc.ir.support import brief
+from perfc.ir.support import brief, format_bytes
 from perfc.planning.searches import (
     COST,
     POWER,
@@ -194,8 +194,8 @@ def check_room(task: TierTask) -> None:
     """Refuse tables that have no room.
 
     Raises:
-        PerfcError: a table fits nowhere, or all of them do not; the line has the GB
-            that are missing.
+        PerfcError: a table fits nowhere, or all of them do not; the line says
+            how much is missing.
 
     """
     tiers = task.setting.tiers
@@ -206,9 +206,9 @@ def check_room(task: TierTask) -> None:
     if need > room:
         names = ", ".join(tier.name for tier in tiers)
         msg = (
-            f"{len(task.tables):,} tables of {need / 1e9:.4g} GB do not fit into "
-            f"{names}, which have {room / 1e9:.4g} GB for them: "
-            f"{(need - room) / 1e9:.4g} GB are missing"
+            f"{len(task.tables):,} tables of {format_bytes(need)} do not fit into "
+            f"{names}, which have {format_bytes(room)} for them: "
+            f"{format_bytes(need - room)} are missing"
         )
         raise PerfcError(msg)
 

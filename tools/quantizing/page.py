@@ -19,7 +19,7 @@ from perfc.tools.pages import (
     quantity_table,
 )
 from perfc.tools.quantizing.report import Quantization, frontier_table, plan_table
-from perfc.tools.reports import format_us
+from perfc.tools.reports import format_change, format_us
 
 Table = Sequence[Sequence[str]]
 
@@ -51,7 +51,7 @@ def quantized_page(found: Quantization) -> str:
 def _heading(found: Quantization) -> Heading:
     best, report, original = found.best, found.best.report, found.original.report
     batch = report.model.batch
-    change = 100 * (report.time_us / original.time_us - 1)
+    change = report.time_us / original.time_us - 1
     return Heading(
         f"{report.model.name} in fewer bits on {found.target.name}",
         asked=(
@@ -63,7 +63,10 @@ def _heading(found: Quantization) -> Heading:
         label=f"Step of {best.name}:",
         remark=interval_text(found.plans[0]),
         badges=[
-            (f"{change:+.1f} % against the original", "good" if change < 0 else "bad"),
+            (
+                f"{format_change(change)} against the original",
+                "good" if change < 0 else "bad",
+            ),
             ("fits in memory", "good") if best.fits else ("does not fit", "bad"),
             (f"bound by {report.bound}", ""),
         ],

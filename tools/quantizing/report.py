@@ -17,6 +17,7 @@ from perfc.tools.reports import (
     VerbResult,
     columns_text,
     format_bytes,
+    format_change,
     format_us,
     with_probabilities,
 )
@@ -123,7 +124,7 @@ def plan_table(found: Quantization) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each plan."""
     rows: list[tuple[str, ...]] = [
         (
-            *("plan", "time", "90 % interval", "against", "is best", "device alone"),
+            *("plan", "time", "90 % interval", "against", "P(fastest)", "device alone"),
             *("tables", "rest", "peak memory", "casts", "bound by"),
         )
     ]
@@ -139,7 +140,7 @@ def plan_table(found: Quantization) -> list[tuple[str, ...]]:
                 f"{format_us(low_us)} to {format_us(high_us)}",
                 ""
                 if one is found.original
-                else f"{100 * (one.report.time_us / base_us - 1):+.1f} %",
+                else format_change(one.report.time_us / base_us - 1),
                 priced.chance,
                 "-" if alone_us is None else format_us(alone_us),
                 format_bytes(one.tables_bytes),

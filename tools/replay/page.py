@@ -30,7 +30,7 @@ from perfc.tools.replay.replay_report import (
     trace_lines,
 )
 from perfc.tools.replay.trace_prices_report import kernel_lines
-from perfc.tools.reports import format_percent, format_us
+from perfc.tools.reports import format_change, format_percent, format_us
 
 _LARGE = 0.5
 """Discs below points."""
@@ -83,6 +83,9 @@ def _heading(replayed: Sequence[Replayed]) -> Heading:
     devices = dict.fromkeys(one.recorded.trace.device or "device" for one in replayed)
     count = len(replayed)
     exposed_us = math.fsum(one.exposed_comm_us for one in replayed)
+    waits = {"exposed communication": exposed_us, **_idle_us(replayed)}
+    longest = max(waits, key=waits.__getitem__)
+    share = format_percent(waits[longest] / simulated_us) if simulated_us else "0 %"
     return Heading(
         f"Replay of {_names(replayed)}",
         asked=(
@@ -90,12 +93,14 @@ def _heading(replayed: Sequence[Replayed]) -> Heading:
             f"{steps:,} steps" if steps else "no step is marked",
             ", ".join(devices),
         ),
-        answer=f"{error:+.2%}",
-        label="Simulated against measured:",
-        remark=f"{format_us(simulated_us)} against {format_us(measured_us)}",
+        answer=format_us(waits[longest]),
+        label=f"Waited most for: {longest}",
+        remark=f"{share} of {format_us(simulated_us)}",
         badges=[
-            ("close", "good") if 100 * abs(error) <= _NEAR else ("far off", "bad"),
-            (f"exposed communication {format_us(exposed_us)}", ""),
+            (
+                f"simulated against measured: {format_change(error, 2)}",
+                "good" if 100 * abs(error) <= _NEAR else "bad",
+            ),
         ],
     )
 
@@ -109,7 +114,7 @@ def _steps(replayed: Sequence[Replayed]) -> Iterator[Part]:
     ]
     if steps:
         x = [*map(float, range(len(steps)))]
-        notes = [f"{name}: {step.error:+.2%}" for name, _, step in steps]
+        notes = [f"{name}: {format_change(step.error, 2)}" for name, _, step in steps]
         measured = [step.measured_us for *_, step in steps]
         simulated = [step.simulated_us for *_, step in steps]
         yield Chart(
@@ -141,10 +146,8 @@ def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
             one.exposed_comm_us for one in replayed
         ),
     }
-    for reason in Idle:
-        parts_us[f"idle: {reason.value.replace('_', ' ')}"] = math.fsum(
-            one.idle_us.get(reason, 0.0) for one in replayed
-        )
+    for reason, us in _idle_us(replayed).items():
+        parts_us[f"idle: {reason}"] = us
     kinds = {"working": "kernel", "of it exposed communication": "comm"}
     bars = [
         Bar(
@@ -159,6 +162,15 @@ def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
     ]
     if bars:
         yield Section("What the devices do", [Bars(bars, "What the devices do")])
+
+
+def _idle_us(replayed: Sequence[Replayed]) -> dict[str, float]:
+    return {
+        reason.value.replace("_", " "): math.fsum(
+            one.idle_us.get(reason, 0.0) for one in replayed
+        )
+        for reason in Idle
+    }
 
 
 def _host(times: Sequence[HostTime]) -> Iterator[Part]:

@@ -143,7 +143,7 @@ def _table(
                 *((number,) if several else ()),
                 f"{time.launches:,}",
                 f"{time.device_us / 1e3:,.2f} ms",
-                f"{time.device_us / total_us:.1%}" if total_us else "-",
+                f"{100 * time.device_us / total_us:.1f} %" if total_us else "-",
                 f"{time.host_us / 1e3:,.2f} ms",
             )
         )

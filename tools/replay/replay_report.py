@@ -15,7 +15,7 @@ from perfc.tools.replay.kernel_prices import TracePrices
 from perfc.tools.replay.replay import Replayed
 from perfc.tools.replay.replay_places import places_json, places_lines
 from perfc.tools.replay.trace_prices_report import kernel_lines, kernels_json
-from perfc.tools.reports import columns_text
+from perfc.tools.reports import columns_text, format_change
 
 SCHEMA = "perfc.replay/1"
 
@@ -168,12 +168,14 @@ def replay_text(
 
 def trace_lines(replayed: Sequence[Replayed]) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each trace and each of its steps."""
-    header = ("trace", "step", "measured", "simulated", "error", "GPU active", "comm")
+    header = ("trace", "step", "measured", "simulated", "error", "GPU busy", "comm")
     rows: list[tuple[str, ...]] = [header]
     for one in replayed:
         name = one.recorded.trace.file
         active = (
-            f"{one.gpu_active_us / one.simulated_us:.1%}" if one.simulated_us else "-"
+            f"{100 * one.gpu_active_us / one.simulated_us:.1f} %"
+            if one.simulated_us
+            else "-"
         )
         rows.append(
             (
@@ -201,7 +203,7 @@ def _times(measured_us: float, simulated_us: float, error: float) -> tuple[str, 
     return (
         f"{measured_us / 1e3:,.2f} ms",
         f"{simulated_us / 1e3:,.2f} ms",
-        f"{round(error, 4) + 0.0:+.2%}",  # which makes +0 of -0
+        format_change(error, 2),
     )
 
 

@@ -257,7 +257,7 @@ def _times_text(rescaling: Rescaling, rescaled: Sequence[Rescaled]) -> str:
     origin = rescaling.origin.target.name
     header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
     several = len(rescaled) > 1
-    rows: list[tuple[str, ...]] = [(*header, "is best") if several else header]
+    rows: list[tuple[str, ...]] = [(*header, "P(fastest)") if several else header]
     for one, chance in zip(rescaled, _chances(rescaled), strict=True):
         expected, intervals = one.replayed, one.intervals
         whole = (expected.measured_us, expected.simulated_us)
@@ -284,7 +284,7 @@ def _methods_text(rescaling: Rescaling, one: Rescaled) -> str:
             rows.append(
                 (
                     f"{own['launches']:,} launches",
-                    f"{own['share']:.1%}",
+                    f"{100 * own['share']:.1f} %",
                     f"{own['measured_us'] / 1e3:,.2f} ms",
                     f"{own['predicted_us'] / 1e3:,.2f} ms",
                     _MEANING[Method(method)],

@@ -10,6 +10,7 @@ import attrs
 
 from perfc.ir.launch import BUSY_KINDS
 from perfc.tools.replay.kernel_prices import By, TracePrices
+from perfc.tools.reports import format_change
 
 _MEANING: Mapping[By, str] = {
     By.MODEL: "priced by a cost model of their op",
@@ -77,11 +78,11 @@ def kernel_lines(prices: TracePrices) -> list[tuple[str, ...]]:
     header = (f"kernels on {prices.target.name}", "share", "measured", "predicted")
     rows: list[tuple[str, ...]] = [(*header, "error", "")]
     for by, own in sums.items():
-        error = "-" if own.error is None else f"{own.error:+.1%}"
+        error = "-" if own.error is None else format_change(own.error)
         rows.append(
             (
                 f"{own.launches:,} launches",
-                f"{own.measured_us / total_us:.1%}",
+                f"{100 * own.measured_us / total_us:.1f} %",
                 f"{own.measured_us / 1e3:,.2f} ms",
                 f"{own.predicted_us / 1e3:,.2f} ms",
                 "" if by in _NO_ERROR else error,

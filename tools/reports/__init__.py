@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from perfc.tools.reports.nodes import NODE_KEYS
     from perfc.tools.reports.numbers import (
         format_bytes,
+        format_change,
         format_percent,
         format_quantity,
         format_share,
@@ -49,6 +50,7 @@ else:
             "nodes": ("NODE_KEYS",),
             "numbers": (
                 "format_bytes",
+                "format_change",
                 "format_percent",
                 "format_quantity",
                 "format_share",
@@ -90,6 +92,7 @@ __all__ = [
     "device_limits",
     "find_exporter",
     "format_bytes",
+    "format_change",
     "format_json",
     "format_percent",
     "format_quantity",

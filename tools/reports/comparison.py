@@ -86,9 +86,7 @@ _COLUMNS = (
         "r",
         _or_dash("gco2e_per_million_samples", lambda n: f"{n:,.4g} g"),
     ),
-    Column(
-        "faster than the first", "r", _or_dash("probability_faster", format_percent)
-    ),
+    Column("P(faster)", "r", _or_dash("probability_faster", format_percent)),
 )
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
-from perfc.ir.support import Level, path_text, paused_collector, printable
+from perfc.ir.support import Level, format_bytes, path_text, paused_collector, printable
 from perfc.passes import MemoryUse, timing
 from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis, find_fact
@@ -131,8 +131,8 @@ class Report(VerbResult):
         if needed <= usable:
             return remarks
         message = (
-            f"{self._largest} needs {needed / 2**30:.1f} GiB, {self.target.name} has "
-            f"{usable / 2**30:.1f} GiB; the time is what it would take if it fitted"
+            f"{self._largest} needs {format_bytes(needed)}, {self.target.name} has "
+            f"{format_bytes(usable)}; the time is what it would take if it fitted"
         )
         name = self.target.name
         return (*remarks, Diagnostic(Level.WARNING, OUT_OF_MEMORY, message, name))

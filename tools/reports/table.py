@@ -225,7 +225,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
     launches = f"{summary['launches']:,} kernels and copies"
     for label, value, remark in (
         ("time of one iteration", format_us(time_us), interval),
-        (f"of which {name_of(device)} alone", *_device_alone(summary)),
+        ("of which device alone", *_device_alone(summary)),
         (
             f"{name_of(device)} busy",
             format_us(busy_us),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from perfc.planning.plans import size_text
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
     Badge,
@@ -18,7 +17,7 @@ from perfc.tools.pages import (
     page,
     quantity_table,
 )
-from perfc.tools.reports import format_percent, format_us
+from perfc.tools.reports import format_bytes, format_percent, format_us
 from perfc.tools.sharding.report import (
     Sharding,
     load_lines,
@@ -64,13 +63,13 @@ def _tables(one: RankedPlan) -> Iterator[tuple[str, ...]]:
     for table in one.model.tables:
         placed = one.plan[table.name]
         where = ", ".join(map(str, placed.places)) or "all"
-        size = size_text(float(table.bytes))
+        size = format_bytes(float(table.bytes))
         yield table.name, size, placed.kind, where, one.tiers[table.name]
 
 
 def _heading(found: Sharding) -> Heading:
     model, best, priced = found.model, found.best, found.plans[0]
-    size = size_text(sum(table.bytes for table in model.tables))
+    size = format_bytes(sum(table.bytes for table in model.tables))
     remark = interval_text(priced) or "by the compact model of the search"
     fits: Badge = ("does not fit", "bad")
     if best.fits:
@@ -86,7 +85,7 @@ def _heading(found: Sharding) -> Heading:
         answer=format_us(best.step_s * US),
         label=f"Step under {best.name}, the fastest plan:",
         remark=remark,
-        badges=[fits, (f"best with {priced.chance} probability", "")],
+        badges=[fits, (f"fastest with {priced.chance} probability", "")],
     )
 
 
@@ -119,7 +118,7 @@ def _sizes(one: RankedPlan, ranks: Sequence[int]) -> Iterator[Bar]:
     for rank in ranks:
         held = float(one.device_bytes[rank])
         note = format_percent(held / room) if room else ""
-        yield Bar(_name(one, rank), held, size_text(held), note=note, kind="memory")
+        yield Bar(_name(one, rank), held, format_bytes(held), note=note, kind="memory")
 
 
 def _name(one: RankedPlan, rank: int) -> str:

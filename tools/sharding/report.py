@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from perfc.ir import Diagnostic
 from perfc.ir.support import brief
 from perfc.passes import HBM
-from perfc.planning.plans import plan_text, ranking, size_text
+from perfc.planning.plans import plan_text, ranking
 from perfc.tools.reports import (
     PricedPlan,
     VerbResult,
     columns_text,
+    format_bytes,
+    format_change,
     format_share,
     format_us,
     with_probabilities,
@@ -127,17 +129,17 @@ def _title(found: Sharding) -> str:
     return (
         f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
         f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
-        f"tables of {size_text(size)}."
+        f"tables of {format_bytes(size)}."
     )
 
 
 def rooms(found: Sharding) -> str:
     """Say what tables may take of device memory and of host memory."""
-    room = f"Tables may take {size_text(float(found.room_bytes[0]))} of a rank"
+    room = f"Tables may take {format_bytes(float(found.room_bytes[0]))} of a rank"
     if found.dense_bytes is not None:
         whole = found.model.target.device.memory.usable_bytes
-        rest = size_text(found.dense_bytes)
-        room += f": {size_text(whole)} less {rest} for the rest of the step"
+        rest = format_bytes(found.dense_bytes)
+        room += f": {format_bytes(whole)} less {rest} for the rest of the step"
     return f"{room}.{_host_room(found)}"
 
 
@@ -148,7 +150,7 @@ def _host_room(found: Sharding) -> str:
         return ""
     room = float(found.room_bytes[1])
     if room < np.inf:
-        return f"\nThey may take {size_text(room)} of host memory for each rank."
+        return f"\nThey may take {format_bytes(room)} of host memory for each rank."
     return (
         "\nHost memory is not limited: no sheet says how much there is; "
         "--host-memory SIZE does."
@@ -174,7 +176,7 @@ def ranking_lines(found: Sharding) -> list[tuple[str, ...]]:
     """Return a heading, and a row for each plan."""
     rows: list[tuple[str, ...]] = [
         (
-            *("plan", "step", "", "is best", "samples/s"),
+            *("plan", "step", "", "P(fastest)", "samples/s"),
             *("last rank", "decides", "fullest", "tables"),
         )
     ]
@@ -182,12 +184,12 @@ def ranking_lines(found: Sharding) -> list[tuple[str, ...]]:
     samples = found.model.samples * found.model.world.ranks
     for one, priced in zip(found.ranked, found.plans, strict=True):
         more = one.step_s / best_s - 1
-        fullest = size_text(float(one.device_bytes.max()))
+        fullest = format_bytes(float(one.device_bytes.max()))
         rows.append(
             (
                 one.name,
                 f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
-                "" if one is found.best else f"{100 * more:+.1f} %",
+                "" if one is found.best else format_change(more),
                 priced.chance,
                 f"{samples / one.step_s:,.0f}",
                 "-" if one.loads is None or one.last is None else str(one.last),
@@ -268,8 +270,8 @@ def load_lines(plan: RankedPlan) -> list[tuple[str, ...]]:
             _us(lookup_s[rank]),
             _us(update_s[rank]),
             _us(slack_s[rank]),
-            size_text(float(plan.device_bytes[rank])),
-            *(size_text(float(plan.host_bytes[rank])) for _ in host),
+            format_bytes(float(plan.device_bytes[rank])),
+            *(format_bytes(float(plan.host_bytes[rank])) for _ in host),
         )
         for rank in shown_ranks(plan)
     ]

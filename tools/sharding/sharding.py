@@ -10,8 +10,9 @@ import numpy as np
 
 from perfc.costmodels import Target
 from perfc.ir import PerfcError
+from perfc.ir.support import format_bytes
 from perfc.passes import Plan
-from perfc.planning.plans import MEMORIES, PlanCost, ranking, size_text
+from perfc.planning.plans import MEMORIES, PlanCost, ranking
 from perfc.planning.searches import SEARCHES, Task, search
 from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.report import Sharding
@@ -91,8 +92,9 @@ def _room_bytes(target: Target, dense_bytes: float) -> float:
     if dense_bytes < usable_bytes:
         return usable_bytes - dense_bytes
     msg = (
-        f"no room for tables: the rest of the step takes {size_text(dense_bytes)} "
-        f"of a rank, {target.name} has {size_text(usable_bytes)}; use a smaller batch"
+        f"no room for tables: the rest of the step takes {format_bytes(dense_bytes)} "
+        f"of a rank, {target.name} has {format_bytes(usable_bytes)}; use a smaller "
+        "batch"
     )
     raise PerfcError(msg)
 
@@ -167,7 +169,7 @@ def _check_fits(plan: RankedPlan) -> None:
     most, room = float(plan.used_bytes[rank, memory]), float(plan.room_bytes[memory])
     where = " of the host's memory" if MEMORIES[memory] == "host" else ""
     msg = (
-        f"plan {plan.name} does not fit: tables take {size_text(most)} of rank "
-        f"{rank}{where}, they may take {size_text(room)}"
+        f"plan {plan.name} does not fit: tables take {format_bytes(most)} of rank "
+        f"{rank}{where}, they may take {format_bytes(room)}"
     )
     raise PerfcError(msg)

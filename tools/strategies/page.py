@@ -24,11 +24,15 @@ from perfc.tools.pages import (
     page,
     quantity_table,
 )
-from perfc.tools.reports import format_percent, format_quantity, format_us
+from perfc.tools.reports import (
+    format_bytes,
+    format_percent,
+    format_quantity,
+    format_us,
+)
 from perfc.tools.strategies.report import (
     Comparison,
     cannot_be,
-    limit_text,
     not_priced,
     strategy_tables,
 )
@@ -40,7 +44,7 @@ def strategies_page(found: Comparison) -> str:
     """Return the page; it loads nothing from anywhere."""
     parts: list[Part] = [_heading(found), Remarks(found.diagnostics)]
     fitting, others = strategy_tables(found)
-    limit = limit_text(found)
+    limit = format_bytes(found.pricer.limit_bytes)
     if fitting:
         fit = zip(found.plans, found.findings.ranked, strict=True)
         plans = [plan for plan, price in fit if not price.missing_bytes]
@@ -73,7 +77,7 @@ def _heading(found: Comparison) -> Heading:
     if found.findings.interrupted:
         cut.append(("interrupted: not all is priced", "bad"))
     if best is None:
-        text = f"nothing fits in {limit_text(found)} of a GPU"
+        text = f"nothing fits in {format_bytes(found.pricer.limit_bytes)} of a GPU"
         return Heading(title, facts, badges=[(text, "bad"), *cut])
     priced = found.plans[found.findings.ranked.index(best)]
     return Heading(
@@ -85,7 +89,7 @@ def _heading(found: Comparison) -> Heading:
         badges=[
             (f"{format_quantity(best.samples_per_s, '').strip()} samples/s", ""),
             (f"bound by {best.bound}", ""),
-            (f"best with {priced.chance} probability", ""),
+            (f"fastest with {priced.chance} probability", ""),
             *cut,
         ],
     )

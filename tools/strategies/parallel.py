@@ -12,7 +12,7 @@ from perfc.frontends.reference import MadMaxStep
 from perfc.ir import Diagnostic
 from perfc.ir.support import brief
 from perfc.passes.timing import TimeConstants, link_graphs, solve
-from perfc.tools.reports import PricedPlan, VerbResult, columns_text
+from perfc.tools.reports import PricedPlan, VerbResult, columns_text, format_bytes
 
 _FREE = TimeConstants(stream_gap_s=0.0, graph_gap_s=0.0, launch_latency_s=0.0)
 """Times between tasks: none, for there is no host."""
@@ -155,7 +155,7 @@ class MadMaxComparison(VerbResult):
 def _row(one: Outcome) -> tuple[str, ...]:
     computes_s = math.fsum(one.seconds[name] for name in _COMPUTE)
     sends_s = math.fsum(one.seconds[name] for name in _COLLECTIVES)
-    weights = f"{one.weight_bytes / 1e9:,.1f} GB"
+    weights = format_bytes(one.weight_bytes)
     return (
         str(one.step.strategy),
         f"{one.step_s * 1e3:,.2f} ms",

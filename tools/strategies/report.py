@@ -25,7 +25,7 @@ from perfc.tools.reports import (
     with_probabilities,
 )
 from perfc.tools.strategies.pricer import Pricer
-from perfc.tools.strategies.question import GB, Question
+from perfc.tools.strategies.question import Question
 
 Json: TypeAlias = dict[str, Any]
 _SAID = (
@@ -232,7 +232,7 @@ def _title(compared: Comparison) -> str:
 def _tables(compared: Comparison) -> Iterator[str]:
     """Yield the table of strategies that fit, and that of the others."""
     fitting, others = strategy_tables(compared)
-    limit = limit_text(compared)
+    limit = format_bytes(compared.pricer.limit_bytes)
     if fitting:
         yield columns_text(fitting)
     elif others:
@@ -255,14 +255,6 @@ def strategy_tables(compared: Comparison) -> tuple[Lines, Lines]:
     return _table(compared, fitting), _table(compared, others, missing=True)
 
 
-def limit_text(compared: Comparison) -> str:
-    """Say what a GPU may need as the user says it, if that is the limit."""
-    limit_bytes, given_gb = compared.pricer.limit_bytes, compared.question.memory_gb
-    if given_gb is not None and limit_bytes == given_gb * GB:
-        return f"{given_gb:g} GB"
-    return format_bytes(limit_bytes)
-
-
 def _table(
     compared: Comparison,
     prices: Sequence[tuple[StrategyPrice, PricedPlan]],
@@ -280,7 +272,7 @@ def _table(
             "GPUs": f"{price.strategy.ranks:,}" if several else None,
             "step": format_us(price.step_s * _US),
             "90 % interval": _interval(price),
-            "is best": None if missing else plan.chance,
+            "P(fastest)": None if missing else plan.chance,
             "samples/s": format_quantity(price.samples_per_s, "").strip(),
             "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
             "memory": format_bytes(price.peak_bytes),

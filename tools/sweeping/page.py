@@ -22,7 +22,7 @@ from perfc.tools.pages import (
 from perfc.tools.reports import format_us
 from perfc.tools.sweeping.axes import TARGET, Axis
 from perfc.tools.sweeping.result_file import PAGE_ELEMENT
-from perfc.tools.sweeping.selection import best, front, known
+from perfc.tools.sweeping.selection import best, best_first, front, known, lead
 from perfc.tools.sweeping.space import ERROR, INTERVAL, Row, Space
 from perfc.tools.sweeping.sweep_table import (
     cell_text,
@@ -68,7 +68,7 @@ def sweep_page(
 
 
 def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Heading:
-    metric, refused = space.metrics[0], len(rows) - len(priced)
+    metric, refused = lead(priced, space.metrics), len(rows) - len(priced)
     counted = f"{len(rows):,} of {len(space):,} configurations"
     badges: list[Badge] = [(f"{refused:,} cannot be", "bad")] if refused else []
     varied = f"varied: {', '.join(axis.column for axis in space.axes)}"
@@ -78,16 +78,15 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
     (row,) = top
     setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
-    interval = ""
-    if metric == "time_us":
-        low, high = (row[name] for name in INTERVAL)
-        interval = f"90 % interval {format_us(low)} to {format_us(high)}"
+    low, high = (format_us(row[name]) for name in INTERVAL)
+    if row.get("fits") is False:
+        badges.append(("does not fit in memory", "bad"))
     return Heading(
         f"Sweep of {_name(space)}",
         asked=(counted, varied, ", ".join(space.names)),
         answer=cell_text(row, metric),
         label=f"Best {heading(metric)}, at {setting}:",
-        remark=interval,
+        remark=f"90 % interval of the time {low} to {high}",
         badges=badges,
     )
 
@@ -120,13 +119,13 @@ def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
 
 
 def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
-    metric = space.metrics[0]
+    metric = lead(rows, space.metrics)
     complete = known(rows, (metric,))
     varied = [axis for axis in space.axes if len(axis.values) > 1]
     if not complete or metric == "fits" or not varied:
         return
     note = "Lines join the best of each target"
-    if metric == "time_us":
+    if _ends(complete[0], metric):
         note += ", dashes the ends of its 90 % interval"
     charts = [_over(space, complete, axis, metric) for axis in varied]
     name = heading(metric)
@@ -171,10 +170,20 @@ def _best_lines(
         return
     name = str(rows[0][TARGET])
     yield _line(f"{name}, best", [(at, float(top[metric])) for at, top in tops], color)
+    for number, _ in enumerate(_ends(tops[0][1], metric)):
+        ends = [(place, _ends(top, metric)[number]) for place, top in tops]
+        yield _line(f"{name}, {('5 %', '95 %')[number]}", ends, color, "dashes")
+
+
+def _ends(row: Row, metric: str) -> tuple[float, ...]:
+    """Return the ends of the interval of a metric; none if it has no interval."""
+    low, high = (float(row[name]) for name in INTERVAL)
     if metric == "time_us":
-        for end, share in zip(INTERVAL, ("5 %", "95 %"), strict=True):
-            ends = [(place, float(top[end])) for place, top in tops]
-            yield _line(f"{name}, {share}", ends, color, "dashes")
+        return low, high
+    if metric != "samples_per_s" or row.get("time_us") is None:
+        return ()
+    samples = float(row[metric]) * float(row["time_us"])
+    return samples / high, samples / low
 
 
 def _line(
@@ -236,18 +245,16 @@ def _table(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> pages.Ta
     columns = shown_columns(space, priced)
     if "time_us" in columns:
         place = columns.index("time_us") + 1
-        columns[place:place] = INTERVAL
+        columns[place:place] = [name for name in INTERVAL if name not in columns]
     if len(priced) < len(rows):
         columns.append(ERROR)
-    shown, order = rows, "first"
-    if len(rows) > _MOST_ROWS:
-        shown, order = best(priced, space.metrics[0], _MOST_ROWS), "best"
+    shown = best_first(rows, space.metrics)[:_MOST_ROWS]
     return pages.Table(
         [heading(column) for column in columns],
         [[_cell(row, column) for column in columns] for row in shown],
         name="Configurations",
         search=True,
-        order=order,
+        order="best",
         total=len(rows),
     )
 

@@ -42,6 +42,11 @@ class _Rows(Schema[Row]):
 
     swept: tuple[Column, ...] = ()
 
+    @classmethod
+    def of(cls, space: Space) -> _Rows:
+        """Return that of a sweep, whose last column tells it from others."""
+        return cls(SCHEMA, dict, (*space.columns, Column.of(SWEEP, "str")))
+
     @functools.cached_property
     def columns(self) -> tuple[Column, ...]:
         """What the rows have, in order."""
@@ -95,8 +100,7 @@ class ResultFile:
             known = ", ".join((*TABLES, *DOCUMENTS))
             msg = f"-o {path}: expected a name that ends in one of {known}"
             raise UsageError(msg)
-        columns = (*space.columns, Column.of(SWEEP, "str"))
-        schema = _Rows(SCHEMA, dict, columns)
+        schema = _Rows.of(space)
         is_table = path.suffix in TABLES
         kept = path if is_table else path.with_name(f"{path.name}.csv")
         journal = kept.with_name(f"{kept.name}.part.csv")
@@ -133,7 +137,7 @@ class ResultFile:
 
         """
         added = list(rows)
-        self._writer.append([{**row, SWEEP: self.space.digest} for row in added])
+        self._writer.append(_with_sweep(self.space, added))
         self.rows += added
 
     def finish(self, document: Document) -> None:
@@ -148,6 +152,15 @@ class ResultFile:
         if rows and kept != self.path:
             write_file(self.path, document(rows))
             kept.unlink(missing_ok=True)
+
+
+def rows_csv(space: Space, rows: Sequence[Row]) -> str:
+    """Return rows as a `.csv` file of the sweep has them."""
+    return _Rows.of(space).csv(_with_sweep(space, rows)).decode()
+
+
+def _with_sweep(space: Space, rows: Sequence[Row]) -> list[Row]:
+    return [{**row, SWEEP: space.digest} for row in rows]
 
 
 def _without_sweep(rows: Iterable[Row]) -> list[Row]:

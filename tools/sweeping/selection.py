@@ -18,11 +18,30 @@ def known(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
     return [row for row in rows if all(row[metric] is not None for metric in metrics)]
 
 
+def lead(rows: Sequence[Row], metrics: Sequence[str]) -> str:
+    """Return the first metric that some row has; where there is none, the first."""
+    found = (m for m in metrics if any(row[m] is not None for row in rows))
+    return next(found, metrics[0])
+
+
 def best(rows: Sequence[Row], metric: str, count: int) -> list[Row]:
-    """Return the best rows by a metric, the best first; of equals, the first."""
+    """Return the best rows by a metric, the best first; of equals, the first.
+
+    What does not fit into memory comes after what does.
+    """
     complete = known(rows, (metric,))
-    order = ranking(_costs(complete, metric))
-    return [complete[place] for place in order[:count]]
+    ordered = [complete[place] for place in ranking(_costs(complete, metric))]
+    ordered.sort(key=lambda row: row.get("fits") is False)
+    return ordered[:count]
+
+
+def best_first(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
+    """Return all rows, the best by the first known metric first, the unknown last."""
+    metric = lead(rows, metrics)
+    return [
+        *best(rows, metric, len(rows)),
+        *(row for row in rows if row[metric] is None),
+    ]
 
 
 def front(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:

@@ -37,9 +37,11 @@ Row = dict[str, Any]
 
 SCHEMA = "perfc.sweep/1"
 
+INTERVAL = ("time_us_p05", "time_us_p95")
+
 METRICS: Mapping[str, str] = {
-    "time_us": "float",
     "samples_per_s": "float",
+    "time_us": "float",
     "samples_per_j": "float",
     "usd_per_million_samples": "float",
     "peak_memory_bytes": "int",
@@ -58,14 +60,14 @@ METRICS: Mapping[str, str] = {
     "mfu": "float",
     "sm_clock_mhz": "float",
     "tokens_per_s": "float",
+    **dict.fromkeys(INTERVAL, "float"),
 }
 """What can be wanted of a configuration, by the type of its column: the numbers of a
 report's summary, and whether the memory of the target suffices."""
 
 USUAL = tuple(METRICS)[:6]
-"""What is wanted if nothing is said."""
+"""What is wanted if nothing is said: of several batches, throughput decides."""
 
-INTERVAL = ("time_us_p05", "time_us_p95")
 _LAST: Mapping[str, str] = {**dict.fromkeys(INTERVAL, "float"), "bound": "str"}
 ERROR = "error"
 
@@ -177,10 +179,9 @@ class Space:
         return (
             *(Column.of(axis.column, axis.kind) for axis in self.axes),
             Column.of(TARGET, "str"),
-            *(Column.of(n, kind, None) for n, kind in wanted.items()),
             *(
                 Column.of(n, kind, "" if kind == "str" else None)
-                for n, kind in {**_LAST, ERROR: "str"}.items()
+                for n, kind in {**wanted, **_LAST, ERROR: "str"}.items()
             ),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from perfc.ir import Diagnostic
 from perfc.tools.reports import columns_text, format_bytes, format_us
+from perfc.tools.sweeping.selection import best_first
 from perfc.tools.sweeping.space import ERROR, INTERVAL, METRICS, Row, Space
 
 _HEADINGS = {
@@ -16,6 +17,8 @@ _HEADINGS = {
     "samples_per_j": "samples/J",
     "usd_per_million_samples": "$/M samples",
     "peak_memory_bytes": "memory",
+    "device_only_us": "device alone",
+    "gpu_active_us": "GPU busy",
     "bound": "bound by",
 }
 _LARGE = 1e4
@@ -32,7 +35,8 @@ def sweep_text(
     remarks: Sequence[Diagnostic],
 ) -> str:
     """Return a table of rows that have numbers, and below why others have none."""
-    parts = [_table(space, [row for row in rows if not row[ERROR]])]
+    priced = [row for row in rows if not row[ERROR]]
+    parts = [_table(space, best_first(priced, space.metrics))]
     parts += ["\n".join(_refused(errors)), "\n".join(_told(remarks))]
     return "\n\n".join(part for part in parts if part) + "\n"
 

@@ -25,8 +25,8 @@ from perfc.tools.sweeping.condition import read_condition
 from perfc.tools.sweeping.executor import Executor, Part
 from perfc.tools.sweeping.executors import find_executor
 from perfc.tools.sweeping.pricing import forget
-from perfc.tools.sweeping.result_file import SWEEP, ResultFile
-from perfc.tools.sweeping.selection import best, front
+from perfc.tools.sweeping.result_file import SWEEP, ResultFile, rows_csv
+from perfc.tools.sweeping.selection import best, front, lead
 from perfc.tools.sweeping.space import (
     ERROR,
     METRICS,
@@ -139,13 +139,13 @@ class Sweep(VerbResult):
 
         Args:
             count: How many.
-            metric: By what: one of the metrics, the first if none is given.
+            metric: By what: one of the metrics, the first known one if none is given.
 
         Raises:
             UsageError: it is none of the metrics.
 
         """
-        by = self.space.metrics[0] if metric is None else metric
+        by = lead(self.rows, self.space.metrics) if metric is None else metric
         self._check((by,))
         return attrs.evolve(self, found=best(self.rows, by, count))
 
@@ -195,6 +195,10 @@ class Sweep(VerbResult):
         from perfc.tools.sweeping.page import sweep_page
 
         return sweep_page(self.space, self.rows, self.diagnostics, self.to_json())
+
+    def to_csv(self) -> str:
+        """Return the rows as a `.csv` file of the sweep has them."""
+        return rows_csv(self.space, self.rows)
 
     def _document(self) -> Json:
         space = self.space

@@ -29,6 +29,7 @@ TOGETHER = frozenset(
         *("time_us", "peak_memory_bytes", "energy_j", "launches"),
         *("gpu_active_us", "gpu_idle_us", "samples_per_s", "samples_per_j", "fits"),
         *("usd_per_million_samples", "gco2e_per_million_samples"),
+        *INTERVAL,
     }
 )
 """Metrics that are found of many configurations at once."""

@@ -214,7 +214,7 @@ def test_a_tier_in_use_adds_up() -> None:
 @pytest.mark.parametrize(
     ("changed", "queries", "message"),
     [
-        ({"capacity_bytes": 1e8}, 1, "0.128 GB do not fit into its 0.1 GB; 0.028 GB"),
+        ({"capacity_bytes": 1e8}, 1, "122 MiB do not fit into its 95.4 MiB; 26.7 MiB"),
         ({}, 20_000, "600,000 reads a second asked for, expected fewer than 500,000"),
         (
             {"read_bytes_per_s": 1e9},
@@ -245,7 +245,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(PerfcError, match="drive: watts are not known; add power_read"):
         _ = tier_use(tier, [], 1).watts
     with pytest.raises(
-        PerfcError, match="a cache of 80 GB: expected at most the 64 GB"
+        PerfcError, match=r"a cache of 74\.5 GiB: expected at most the 59\.6 GiB"
     ):
         check_cache(80e9, 64e9)
     check_cache(64e9, 64e9)
@@ -271,10 +271,10 @@ def test_tables_step_down_at_each_capacity(sizes: list[float], more: float) -> N
 
 
 def test_what_fits_nowhere_says_what_is_missing() -> None:
-    """In GB, beside the tiers that were asked."""
+    """In GiB, beside the tiers that were asked."""
     with pytest.raises(
-        PerfcError, match=r"500 GB fit nowhere \(drive\): 100 GB are mi"
+        PerfcError, match=r"466 GiB fit nowhere \(drive\): 93.1 GiB are mi"
     ):
         fastest_that_fits(5e11, [a_tier()])
-    with pytest.raises(PerfcError, match=r"500 GB fit nowhere \(no tier\): 500 GB"):
+    with pytest.raises(PerfcError, match=r"466 GiB fit nowhere \(no tier\): 466 GiB"):
         fastest_that_fits(5e11, [])

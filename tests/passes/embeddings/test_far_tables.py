@@ -211,19 +211,19 @@ def test_a_tier_of_the_sheet_is_found_by_its_name() -> None:
             [place("host")],
             BIG_BASIN,
             {"rows": 10**8},
-            r"409\.6 GB of tables do not fit into 274\.9 GB; 134\.7 GB are missing",
+            r"381 GiB of tables do not fit into 256 GiB; 125 GiB are missing",
         ),
         (
             [place("uvm")],
             BIG_BASIN,
             {"rows": 10**8},
-            r"the host of big-basin: .* 134\.7 GB are missing",
+            r"the host of big-basin: .* 125 GiB are missing",
         ),
         (
             [place("optane", count=2)],
             ZION,
             {"rows": 10**9},
-            r"tier optane: 4096 GB .* 3346 GB are missing; 2 nodes hold them with such",
+            r"tier optane: 3\.73 TiB .* 3\.04 TiB are missing; 2 nodes hold them with",
         ),
         (
             [place("remote", servers=2)],

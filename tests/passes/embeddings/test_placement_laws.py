@@ -175,7 +175,7 @@ def best(rows: int, target: str) -> tuple[str, float]:
         try:
             report = analyze(place(tier, **more), target=target, rows=rows, batch=1600)
         except PerfcError as error:
-            assert "GB are missing" in str(error)  # noqa: PT017 - of some of them
+            assert "iB are missing" in str(error)  # noqa: PT017 - of some of them
             continue
         if fits(report):
             found[tier] = report.summary["samples_per_s"]

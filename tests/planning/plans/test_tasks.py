@@ -135,7 +135,7 @@ def test_bad_sizes(sizes: dict[str, float], problem: str) -> None:
 
 def test_no_room() -> None:
     """Tables that cannot fit, and a year without tables, are said."""
-    with pytest.raises(PerfcError, match=r"no 9 to 15 tables of 2021 fit in 0.800 MB"):
+    with pytest.raises(PerfcError, match=r"no 9 to 15 tables of 2021 fit in 781 KiB"):
         generate_tasks(ranks=1, memory_bytes=1e6)
     with pytest.raises(UsageError, match="no statistics of tables of 2020"):
         drawn_tables(2020)

@@ -66,7 +66,7 @@ def test_full_ranks_are_passed_over() -> None:
     planner = attrs.evolve(PLANNER, memory_bytes=1.5 * storage, kinds=(TABLE_WISE,))
     plan = planner.plan(_tables(1, 1, 1, 1)).plan
     assert [0, 1, 2, 3] == sorted(place.places[0] for place in plan.values())
-    with pytest.raises(PerfcError, match=r"none of 3 proposals fits in 4 x .* MB"):
+    with pytest.raises(PerfcError, match=r"none of 3 proposals fits in 4 x .* MiB"):
         planner.plan(_tables(1, 1, 1, 1, 1))
 
 

@@ -229,5 +229,5 @@ def test_what_cannot_be_is_told_by_how_much() -> None:
 
     assert 1.0 == pytest.approx(wrong)
     assert math.inf == score
-    with pytest.raises(PerfcError, match="GB are missing"):
+    with pytest.raises(PerfcError, match="iB are missing"):
         task.setting.uses(task.demands(task.costs([0] * 5), [0] * 5))

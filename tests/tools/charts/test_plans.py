@@ -34,7 +34,7 @@ def test_chances_have_a_heading() -> None:
     """If nobody knows which plan is best, no column says so."""
     told = plan_bars(_plans(2, probability_best=0.5), "plans")
 
-    assert "is best" == told.heading[-1]
+    assert "P(fastest)" == told.heading[-1]
     assert ["50 %", "50 %"] == [bar.note for bar in told.bars]
     assert "" == plan_bars(_plans(2), "plans").heading[-1]
 

@@ -82,12 +82,12 @@ def test_several_tables(command: Command) -> None:
     assert f"{command.analyze().out}\n{command.analyze(target='a100').out}" == rest
     heading, first, second, *notes = comparison.splitlines()
     assert heading.startswith("target ")
-    assert heading.endswith("faster than the first")
+    assert heading.endswith("P(faster)")
     assert ["price of v100-sxm2-16g: ", "price of a100-sxm-80g: ", "Warning: "] == [
         note[: note.index(": ") + 2] for note in notes
     ]
     assert [("v100-sxm2-16g", "-"), ("a100-sxm-80g", "50 %")] == [
-        (row.split()[0], row[len(heading) - len("faster than the first") :].strip())
+        (row.split()[0], row[len(heading) - len("P(faster)") :].strip())
         for row in (first, second)
     ]
 

@@ -376,7 +376,7 @@ def test_memories_are_listed_and_shown(command: Command) -> None:
     listed = command("targets").out
 
     assert re.search(
-        r"^optane-p4800x +375 GB +512 B +550,000 +8.9 us", listed, re.MULTILINE
+        r"^optane-p4800x +349 GiB +512 B +550,000 +8.9 us", listed, re.MULTILINE
     )
     title, *rows = command("targets", "show", "optane").out.splitlines()
     assert "optane-p4800x" == title

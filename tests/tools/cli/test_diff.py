@@ -92,7 +92,9 @@ def test_order_does_not_matter() -> None:
         ({"tables": 3}, "added"),
         ({"tables": 1}, "removed"),
         ({"batch": 8192}, "shape"),
-        ({"target": "a100", "runtime": "cudagraph"}, "price"),
+        ({"target": "a100", "runtime": "cudagraph"}, "kernel"),
+        ({"overheads": "lin-v100"}, "host"),
+        ({"overrides": {"host.speed": 2}}, "host"),
         ({"runtime": "cudagraph", "dtype": "fp16"}, "dtype"),
     ],
 )
@@ -102,6 +104,33 @@ def test_reasons(head: dict[str, Any], reason: str) -> None:
     found = perfc.diff(base, _report(**head))
 
     assert reason in {step.reason.split(", ")[0] for step in found.steps}
+
+
+@pytest.mark.parametrize(
+    "option", [{"overheads": "lin-v100"}, {"overrides": {"host.speed": 2}}], ids=str
+)
+def test_another_host_is_no_other_kernel(option: dict[str, Any]) -> None:
+    """Where the host alone differs, no step is by kernels, and each part is named."""
+    found = perfc.diff(BASE, _report(**option), by="overhead")
+    reasons = {step.name: step.reason for step in found.steps}
+
+    assert "host" == reasons["T1"] == reasons["T2"]
+    assert {"host", "schedule", "rounding"} >= {*reasons.values()}
+    assert {"host"} >= {row["reason"] for row in found.changes}
+
+
+def test_launches_that_are_more_or_others() -> None:
+    """Their number is told apart from what they are."""
+    by_number = json.loads(json.dumps(BASE))
+    by_kind = json.loads(json.dumps(BASE))
+    place = next(n for n, one in enumerate(BASE["nodes"]) if len(one["kernels"]) == 1)
+    by_number["nodes"][place]["kernels"] *= 2
+    by_kind["nodes"][place]["kernels"] = ["conv2d fp32 fp32"]
+
+    assert ["launches"] == [
+        row["reason"] for row in perfc.diff(BASE, by_number).changes
+    ]
+    assert ["kernel"] == [row["reason"] for row in perfc.diff(BASE, by_kind).changes]
 
 
 def test_what_both_are_off_by_counts_once() -> None:

@@ -134,7 +134,7 @@ def test_what_took_longer_is_named(
     assert found["difference_us"] == pytest.approx(STRETCHED_US, abs=0.01)
     assert math.fsum(steps.values()) == pytest.approx(found["difference_us"], rel=1e-9)
     assert steps["aten::cat"] == pytest.approx(STRETCHED_US, abs=0.01)
-    assert ("price", "ProfilerStep#0") == (
+    assert ("host", "ProfilerStep#0") == (
         found["steps"][0]["reason"],
         found["head"]["step"],
     )

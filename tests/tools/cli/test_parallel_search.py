@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_shared(command: Command) -> None:
     lacking = [row["missing_bytes"] for row in rows]
     assert sorted(lacking) == lacking
     text = command("parallel", *asked, *limit).out
-    assert "Too much for 0.08 GB, by\nmissing" in text
+    assert "Too much for 76.3 MiB, by\nmissing" in text
 
 
 def test_nothing_fits(command: Command) -> None:
@@ -224,7 +224,7 @@ def test_nothing_fits(command: Command) -> None:
     outcome = command("parallel", *asked, "--strategy", "dp", "--strategy", "fsdp")
 
     assert 0 == outcome.code
-    assert "Nothing fits in 0.0001 GB of memory of a GPU." in outcome.out
+    assert "Nothing fits in 97.7 KiB of memory of a GPU." in outcome.out
     assert "The first in full" not in outcome.out
 
 

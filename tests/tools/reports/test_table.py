@@ -67,7 +67,7 @@ def test_sections() -> None:
 def test_what_the_device_alone_needs() -> None:
     """It stands below the time, and is part of it; a CPU works in the host's calls."""
     text = _text("dlrm-default", "v100")
-    row = r"^  of which GPU alone +[\d.]+ [mu]s   (\d+) % of the time, if"
+    row = r"^  of which device alone +[\d.]+ [mu]s   (\d+) % of the time, if"
     share = re.search(row, text, re.MULTILINE)
 
     assert share is not None

@@ -86,7 +86,7 @@ def test_the_table_says_what_lies_on_the_host(command: Command) -> None:
     assert re.search(r"slack +memory +host memory\n", free.out)
     page = _shard(command, *tiers, "--format", "html").out
     assert "Tables in host memory under local: uvm: emb_l." in page
-    assert "They may take 1,000.0 GB of host memory for each rank." in limited.out
+    assert "They may take 931 GiB of host memory for each rank." in limited.out
     assert "host memory" not in _shard(command).out
 
 

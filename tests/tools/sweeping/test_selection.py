@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfc.tools.sweeping.selection import best, front
+from perfc.tools.sweeping.selection import best, best_first, front
 
 Row = dict[str, Any]
 _COST, _GAIN, _BYTES = "time_us", "samples_per_s", "peak_memory_bytes"
@@ -65,3 +65,28 @@ def test_rounding_beats_nothing() -> None:
 
     assert rows[:2] == front(rows, (_COST, _GAIN))
     assert rows[:1] == best(rows, _COST, 1)
+
+
+def test_what_does_not_fit_comes_last() -> None:
+    """However fast it is, in both orders of rows."""
+    rows: list[Row] = [
+        {_GAIN: 9.0, "fits": False},
+        {_GAIN: 5.0, "fits": True},
+        {_GAIN: 7.0, "fits": True},
+    ]
+
+    for given_rows in (rows, rows[::-1]):
+        assert [7.0, 5.0, 9.0] == [row[_GAIN] for row in best(given_rows, _GAIN, 3)]
+
+
+def test_the_first_metric_that_is_known_leads() -> None:
+    """Rows without it are the last; without any metric all stay in their order."""
+    rows: list[Row] = [
+        {_GAIN: None, _COST: 4.0},
+        {_GAIN: None, _COST: None},
+        {_GAIN: None, _COST: 3.0},
+    ]
+
+    found = best_first(rows, (_GAIN, _COST))
+    assert [3.0, 4.0, None] == [row[_COST] for row in found]
+    assert rows == best_first(rows, (_GAIN,))
