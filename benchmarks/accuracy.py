@@ -91,6 +91,7 @@ SCORERS: Mapping[str, Scorer] = {
     "architectures": Scorer(
         ("architecture",), "kernels:of_architectures", "measurements"
     ),
+    "other-boards": Scorer(("architecture",), "boards:of_other_boards", "measurements"),
     "language-models": Scorer(
         ("model", "whole step"),
         "steps:of_language_models",

@@ -130,7 +130,7 @@ def fit_parameters(samples: Sequence[Sample]) -> dict[str, GemmParameters]:
     if on_wide:
         tables["simt_wide"] = _with_sigmas(fit_wide(on_wide, tables["simt"]), on_wide)
     for parts in _by_target(on_tensor).values():
-        shown = _to_fit(parts)
+        shown = shown_rows(parts)
         if any(len(rows) for rows in shown):
             own = fit_gemm(shown, shared, TENSOR_FITTED)
             tables[_own_table(parts[0])] = _with_sigmas(own, parts)
@@ -152,7 +152,7 @@ def _fit_eight_bits(samples: Sequence[Sample], usual: GemmParameters) -> GemmPar
 
     Some libraries cut no sums of theirs: what is nearer to the rows stays.
     """
-    rows, bounds = _to_fit(samples), EIGHT_BITS_BOUNDS
+    rows, bounds = shown_rows(samples), EIGHT_BITS_BOUNDS
     found = [
         fit_gemm(rows, start, OWN_FITTED, belief=_OWN_BELIEF, bounds=bounds)
         for start in (usual, attrs.evolve(usual, most_parts=1.0))
@@ -164,7 +164,7 @@ def _fit_own(samples: Sequence[Sample], usual: GemmParameters) -> GemmParameters
     """Return the parameters of kernels that have their own, from those of others."""
     start = attrs.evolve(usual, biased_parts=OWN_BIASED_PARTS)
     found = fit_gemm(
-        _to_fit(samples), start, OWN_FITTED, belief=_OWN_BELIEF, bounds=OWN_BOUNDS
+        shown_rows(samples), start, OWN_FITTED, belief=_OWN_BELIEF, bounds=OWN_BOUNDS
     )
     return _with_sigmas(found, samples)
 
@@ -182,7 +182,7 @@ def _own_table(sample: Sample, kernels: str = "") -> str:
 
 def fit_simt(samples: Sequence[Sample]) -> GemmParameters:
     """Return the parameters without tensor cores that rows of some GPUs say."""
-    return fit_gemm(_to_fit(_simt(samples)), SIMT_START, SIMT_FITTED)
+    return fit_gemm(shown_rows(_simt(samples)), SIMT_START, SIMT_FITTED)
 
 
 def fit_wide(samples: Sequence[Sample], narrow: GemmParameters) -> GemmParameters:
@@ -194,12 +194,12 @@ def fit_wide(samples: Sequence[Sample], narrow: GemmParameters) -> GemmParameter
 
     """
     start = attrs.evolve(narrow, biased_parts=WIDE_BIASED_PARTS)
-    return fit_gemm(_to_fit(samples), start, WIDE_FITTED)
+    return fit_gemm(shown_rows(samples), start, WIDE_FITTED)
 
 
 def fit_tensor(samples: Sequence[Sample]) -> GemmParameters:
     """Return the parameters on tensor cores that rows of some GPUs say."""
-    return fit_gemm(_to_fit(_tensor(samples)), TENSOR_START, TENSOR_FITTED)
+    return fit_gemm(shown_rows(_tensor(samples)), TENSOR_START, TENSOR_FITTED)
 
 
 def with_few(
@@ -313,23 +313,26 @@ def _by_target(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
     return found
 
 
-def _to_fit(samples: Sequence[Sample]) -> list[GemmRows]:
-    """Return the rows to fit; Pascal's linear layers run Maxwell's kernels."""
+def shown_rows(samples: Sequence[Sample], part: int = FITTED) -> list[GemmRows]:
+    """Return the rows of a part that show a kernel of the architecture's own.
+
+    Pascal's linear layers run Maxwell's.
+    """
     found: list[GemmRows] = []
     for sample in samples:
-        rows = GemmRows.of(_shown(sample))
+        rows = GemmRows.of(_shown(sample, part))
         if sample.target.device.architecture == "Pascal":
             rows = rows.take(np.flatnonzero(rows.gemms.sizes[0] > 1))
         found.append(rows)
     return found
 
 
-def _shown(sample: Sample) -> Sample:
-    """Return the rows to fit that show their kernel.
+def _shown(sample: Sample, part: int = FITTED) -> Sample:
+    """Return the rows of a part that show their kernel.
 
     Event pairs that are short say what the host takes.
     """
-    rows = sample.of(FITTED)
+    rows = sample.of(part)
     if sample.key.timing != "event":
         return rows
     return rows.take(np.flatnonzero(rows.measured_s > LONG_EVENT_US * 1e-6))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perfc.costmodels.sheets.device_names import target_of_device
     from perfc.costmodels.sheets.fit_check import coefficient_problems
     from perfc.costmodels.sheets.host_profile import (
+        CALLED_SHARE,
         COMPILED_GRAPH,
         GRAPH_LAUNCH,
         GRAPH_NODE_US,
@@ -93,6 +94,7 @@ else:
             "fit_check": ("coefficient_problems",),
             "host_section": ("host_problems", "host_resources", "node_power"),
             "host_profile": (
+                "CALLED_SHARE",
                 "COMPILED_GRAPH",
                 "GRAPH_LAUNCH",
                 "GRAPH_NODE_US",
@@ -144,6 +146,7 @@ else:
     )
 
 __all__ = [
+    "CALLED_SHARE",
     "COMPILED_GRAPH",
     "DRAM",
     "FIELDS",

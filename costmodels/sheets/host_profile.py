@@ -46,6 +46,9 @@ the wrapper to the driver's call, per generated kernel; `call`: around an outsid
 kernel, in place of T1.
 """
 
+CALLED_SHARE = constants("hosts").table("called_share")
+"""Share of T2 of an eager op that is left where compiled code calls what it calls."""
+
 BETWEEN = ("phase", "hand_over", "hand_back", "end", "begin")
 """What lies between two ops and is no T1: a label that begins or ends (a phase, an
 optimizer's step), the way from the thread that calls `backward` to autograd's, the way

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import HostProfile
-from perfc.costmodels.sheets import GRAPH_LAUNCH
+from perfc.costmodels.sheets import CALLED_SHARE, GRAPH_LAUNCH
 from perfc.ir import LaunchGraph, PerfcError, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.ir.location import autograd_call
@@ -274,7 +274,8 @@ class HostSegments:
     def _compiled(self, op: int, times: _Times, role: str, tasks: range) -> None:
         """Add what a compiled graph runs: its own Python takes the place of T1.
 
-        A generated kernel is launched at once; an outside one is an op of ATen.
+        A generated kernel is launched at once; an outside one is an op of ATen, called
+        without the composite op around it.
         """
         issued = not tasks or self.source.issue[tasks[0]] < 0
         if not issued:  # by a CUDA graph
@@ -285,7 +286,9 @@ class HostSegments:
         if role != "call" or not hosts or all(map(self._is_bare, hosts)):
             self.order.extend(tasks)
             return
-        self._launches(times, tasks, hosts[0])
+        share = CALLED_SHARE.get(self._name(op), 1.0)
+        called = attrs.evolve(times, t2_s=times.t2_s * share)
+        self._launches(called, tasks, hosts[0])
         self._segment(op, "T3", times.t3_s)
 
     def _one_launch(self, op: int, times: _Times, call: int) -> None:

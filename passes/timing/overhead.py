@@ -30,11 +30,12 @@ class Overhead(Pass):
     first call, T5 between two launches and T3 after its last call; an op that
     does not costs T0 (detail `T5`, as in the paper). A bare synchronisation, graph
     launch or wait for a collective is no op of PyTorch: it costs T1 and its calls.
-    In a compiled graph T1 is what its Python takes, and a generated kernel has no T2
-    and T3. Calls take their T4; the launch of a CUDA graph more for each node. An op
-    whose device tasks another op's call issued, as in such a graph, costs the host
-    nothing. An op that states its host time takes that, and no T1 to T5. The ops that a
-    node of autograd runs are one op, known by its name.
+    In a compiled graph T1 is what its Python takes, a generated kernel has no T2 and
+    T3, and a call of ATen's has what of T2 is left without the composite op around it.
+    Calls take their T4; the launch of a CUDA graph more for each node. An op whose
+    device tasks another op's call issued, as in such a graph, costs the host nothing.
+    An op that states its host time takes that, and no T1 to T5. The ops that a node of
+    autograd runs are one op, known by its name.
 
     Where the profile knows what lies between two phases, at the beginning and at the
     end of an iteration, or on the way to autograd's thread and back, that takes the

@@ -13,8 +13,10 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
+from tests.costmodels.signatures import gemm
 
-from perfc.costmodels import cost_models, load_target
+from perfc.costmodels import KernelTable, cost_models, load_target
+from perfc.costmodels.gemm import gemms_of, simt_parameters
 from perfc.fitting.scores import Z90, TablePricer, groups_of
 from perfc.ir import Record
 from perfc.measurements import MEASUREMENTS, Measurement, read_columns, write_rows
@@ -459,3 +461,18 @@ def test_notes_are_of_committed_lines() -> None:
     found: Mapping[str, str] = known.notes
 
     assert set(found) <= {line.key for line in known.lines}
+
+
+def test_the_power_of_fmas_is_that_which_rows_say() -> None:
+    """Rows of a T4 that may draw half as many watts: its FMAs draw twice as much."""
+    boards: Any = importlib.import_module("scoring.boards")
+    training: Any = importlib.import_module("training.gemm")
+    t4, usual, sides = load_target("t4"), simt_parameters(), (2048, 4096, 8192)
+    gemms = gemms_of(KernelTable([gemm(m, m, m) for m in sides]), t4)
+    nothing = np.zeros(len(sides))
+    rows = training.GemmRows(t4, gemms, nothing, nothing, nothing, simt=True)
+    weak = attrs.evolve(rows, target=attrs.evolve(t4, watts=t4.watts / 2))
+    measured = attrs.evolve(rows, measured_s=weak.kernel_s(usual))
+
+    assert pytest.approx(2.0) == boards._power_of([measured], usual)
+    assert pytest.approx(0.0) == boards._logs([measured], usual, 2.0)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from tests.costmodels.signatures import gemm
 from training.samples import CALIBRATION, FITTED, TEST, Sample
-from training.shipped_gemms import NOT_SHIPPED, fit_parameters, shipped
+from training.shipped_gemms import NOT_SHIPPED, fit_parameters, fit_wide, shipped
 
 from perfc.costmodels import KernelTable, load_target
 from perfc.costmodels.fitted_files import networks
 from perfc.costmodels.gemm import (
     RESIDUAL_FILE,
     gemms_of,
+    simt_parameters,
     tensor_parameters,
     tensor_seconds,
 )
@@ -88,3 +89,13 @@ def test_no_network_ships_that_is_listed() -> None:
     listed = tomllib.loads(NOT_SHIPPED.read_text(encoding="utf-8"))["not_shipped"]
 
     assert not {"/".join(key) for key in networks(RESIDUAL_FILE)} & set(listed)
+
+
+def test_lanes_change_nothing_of_the_memory() -> None:
+    """Rows of one board with 128 lanes do not say what memory and L2 give."""
+    usual = simt_parameters()
+    found = fit_wide([_rows("h100-sxm-80g", "fp32", 1.5)], usual)
+
+    assert found.tile_efficiency != usual.tile_efficiency
+    for name in ("epilogue", "memory_efficiency", "l2_efficiency", "streams_per_sm"):
+        assert getattr(usual, name) == getattr(found, name)

@@ -14,7 +14,10 @@ from perfc.costmodels.gemm import (
     GEMM,
     Gemms,
     Size,
+    gemms_of,
     kernels_of,
+    simt_parameters,
+    simt_seconds,
     tensor_parameters,
     tensor_seconds,
     tile_spread,
@@ -48,6 +51,22 @@ def test_a_row_costs_what_it_costs_alone(sizes: list[tuple[int, int, int]]) -> N
     alone = [GEMM.estimate(KernelTable([k]), H100).seconds[0] for k in kernels]
 
     assert pytest.approx(alone, rel=1e-5) == together.tolist()
+
+
+def test_power_is_of_the_rate_that_a_kernel_reaches() -> None:
+    """T4 allows half of its peak: a kernel that reaches little more is hardly slowed.
+
+    What a kernel leaves of the peak for other instructions draws no power of FMAs.
+    """
+    t4, usual = load_target("t4"), simt_parameters()
+    gemms = gemms_of(KernelTable([gemm(16384, 16384, 16384)]), t4)
+
+    seconds = [
+        simt_seconds(gemms, t4, attrs.evolve(usual, tile_efficiency=reach))[0]
+        for reach in (1.0, 0.6)
+    ]
+
+    assert pytest.approx(seconds[0], rel=0.01) == seconds[1]
 
 
 @pytest.mark.parametrize("size", [2048, 8192])

@@ -317,7 +317,10 @@ def test_host_time_is_the_sum_of_the_parts(ops: list[tuple[str, int]]) -> None:
 
 
 def test_python_of_a_compiled_graph() -> None:
-    """A graph, each generated kernel and each outside call cost their own Python."""
+    """A graph, each generated kernel and each outside call cost their own Python.
+
+    A linear layer is called as `addmm`, which takes 0.77 of its time before the launch.
+    """
     graph = LaunchGraph("t")
     thread, stream = graph.thread(), graph.stream()
     kernel = graph.intern(KERNEL)
@@ -335,7 +338,7 @@ def test_python_of_a_compiled_graph() -> None:
         (1, "T1", 200.0),
         (1, "cuLaunchKernel", 0.5),
         (2, "T1", 2.0),
-        (2, "T2", 20.0),
+        (2, "T2", 0.77 * 20.0),
         (2, "cuLaunchKernel", 0.5),
         (2, "T3", 100.0),
     ]
