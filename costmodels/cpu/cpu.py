@@ -24,6 +24,7 @@ Those here are round numbers for the generic machine of `targets/cpu.toml`.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.amounts import amounts_of, vector_lanes
+from perfc.costmodels.cpu.gemm import padded_rows
 from perfc.costmodels.cpu.int8 import int8_gains
 from perfc.costmodels.kernels import (
     Estimate,
@@ -140,8 +142,12 @@ class CpuModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows, by the profile's coefficients where it has any."""
         count = len(kernels)
+        lanes = vector_lanes(target)
+        ways = [[k, *padded_rows(k, lanes)] for k in kernels.kernels]
+        starts = np.cumsum([0, *map(len, ways[:-1])])
+        each_s = _seconds(KernelTable([*itertools.chain(*ways)]), target)
         return Estimate(
-            _seconds(kernels, target),
+            np.minimum.reduceat(each_s, starts),
             np.full(count, _SIGMA_SHARED),
             np.full(count, _SIGMA_OWN),
             [self.name] * count,

@@ -13,6 +13,8 @@ loops of PyTorch's own (`baddbmm_cpu_kernel`).
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from perfc.costmodels.constants import constants
 from perfc.costmodels.cpu.conv import conv_amounts, is_depthwise
 from perfc.costmodels.kernels import ARRAYS, Floats, KernelTable, executed_share
 from perfc.costmodels.machine import Target, sizes_of_gemm
+from perfc.ir import Kernel
 
 GRAIN = 32768
 """Elements that a thread has at least (`at::internal::GRAIN_SIZE`)."""
@@ -224,10 +227,44 @@ def _results(found: _Gemms, lanes: int) -> dict[str, Floats]:
         "bias_us": np.where(found.bias, 1e-6, 0.0),
         "bias_item_ns": biased_s / cores,
         "bias_tail_ns": tails_s / cores,
-        "bias_handed_ns": np.where(handed, biased_s * (found.cores - 1), 0.0),
+        "bias_handed_ns": np.where(handed, biased_s * 2 * (1 - 1 / found.cores), 0.0),
         "shallow_ns": np.where(found.k < SHALLOW, found.matrices_s * count, 0.0),
         "naive_us": np.where(naive, found.matrices_s * 1e3, 0.0),
     }
+
+
+def padded_rows(kernel: Kernel, lanes: int) -> list[Kernel]:
+    """Return a GEMM with as many more rows as each other way of computing it has.
+
+    What has fewer rows takes no longer than that: it could be padded. Rules that were
+    read off two cores leave to one core what many do sooner.
+
+    Args:
+        kernel: Of any op; what is no GEMM has no rows.
+        lanes: fp32 numbers of a vector.
+
+    """
+    if kernel.op != "gemm":
+        return []
+    rows, columns, depth = (kernel.params.integer(size) for size in "mnk")
+    each = max(2 * columns * depth, 1)
+    ways = (
+        2,  # no longer a matrix times a vector
+        FEW_ROWS[1],
+        math.ceil(GRAIN / max(columns, 1)),
+        math.ceil(2 * NAIVE / each),
+        math.floor(SMALL_FLOPS / each) + 1,
+        math.ceil(ALONE_FLOPS * lanes / each),
+    )
+    return [
+        attrs.evolve(
+            kernel,
+            params=kernel.params.updated(m=more),
+            work=attrs.evolve(kernel.work, flops=kernel.work.flops * more // rows),
+        )
+        for more in ways
+        if more > rows > 0
+    ]
 
 
 def _vectors(found: _Gemms) -> dict[str, Floats]:
