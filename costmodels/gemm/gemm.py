@@ -37,6 +37,7 @@ from perfc.costmodels.gemm.parameters import (
     SIMT_FITTED_ON,
     SIMT_MODES,
     TENSOR_KERNELS,
+    TF32,
     GemmParameters,
     is_wide,
     known_parameters,
@@ -102,8 +103,15 @@ class GemmModel:
         return gemm_group(one, target)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
-        """Price the rows."""
-        return imagined(self._known, _fastest, kernels, target)
+        """Price the rows; TF32 is allowed, and no slower than what it may replace."""
+        found = imagined(self._known, _fastest, kernels, target)
+        rows = np.flatnonzero(np.asarray(kernels.signatures.math == TF32))
+        if not len(rows):
+            return found
+        plain = [_in_fp32(kernels.kernels[row], target) for row in rows.tolist()]
+        other = imagined(self._known, _fastest, KernelTable(plain), target)
+        sooner = np.flatnonzero(other.seconds < found.seconds[rows])
+        return _replaced(found, rows[sooner], other, sooner)
 
     def _known(self, kernels: KernelTable, target: Target) -> Estimate:
         simt = uses_simt(kernels)
@@ -134,6 +142,13 @@ class GemmModel:
         """Price a kernel whose sizes are plain numbers, on a known GPU."""
         if is_imagined(target):
             return None
+        found = self._price_one(one, target)
+        if found is None or one.math != TF32:
+            return found
+        plain = self._price_one(OneSignature(_in_fp32(one.kernel, target)), target)
+        return found if plain is None or plain.seconds >= found.seconds else plain
+
+    def _price_one(self, one: OneSignature, target: Target) -> Priced | None:
         size = _size_of(one, target)
         if size is None:
             return None
@@ -185,6 +200,25 @@ class _How(NamedTuple):
     biased: bool
     across: bool
     own: int
+
+
+def _in_fp32(kernel: Kernel, target: Target) -> Kernel:
+    """Return a GEMM of TF32 as libraries compute it that may not use that."""
+    return attrs.evolve(kernel, math=target.device.fp32_gemms)
+
+
+def _replaced(
+    found: Estimate, rows: Indices, other: Estimate, taken: Indices
+) -> Estimate:
+    """Return an estimate with *taken* of another one in the place of *rows*."""
+    provenance = [*found.provenance]
+    for row, one in zip(rows.tolist(), taken.tolist(), strict=True):
+        provenance[row] = other.provenance[one]
+    columns = {}
+    for name in ("seconds", "sigma_shared", "sigma_independent"):
+        columns[name] = getattr(found, name).copy()
+        columns[name][rows] = getattr(other, name)[taken]
+    return attrs.evolve(found, provenance=provenance, **columns)
 
 
 def _fastest(kernels: KernelTable, target: Target) -> Floats:

@@ -128,6 +128,11 @@ class Device:
         return self.vendor.casefold() == "nvidia"
 
     @property
+    def fp32_gemms(self) -> str:
+        """Math mode of fp32 GEMMs without TF32: rocBLAS takes AMD's matrix cores."""
+        return "fp32_tensor" if "fp32_tensor" in self.flops_per_s else "fp32"
+
+    @property
     def l2(self) -> Memory:
         """The last cache before device memory."""
         return self.memories[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import ClassVar
 
 import attrs
@@ -157,20 +157,17 @@ class LowerKernels(Pass):
         return placed_settings(program, settings)
 
     def _fp32_math(self, target: Target | None, *, tf32: bool) -> str:
-        """Return the mode of fp32 GEMMs: rocBLAS takes AMD's matrix cores.
+        """Return the mode of fp32 GEMMs.
 
         TF32 is allowed, not asked for: where it computes no faster, as on GeForce,
         libraries have nothing to win by its kernels, which turn layouts besides.
         """
-        rates: Mapping[str, float] = {}
-        known = rates
-        if target is not None:
-            rates = target.device.flops_per_s
-            known = as_known(target).device.flops_per_s
+        if target is None:
+            return "fp32"
+        known = as_known(target).device.flops_per_s
         slow = known.get("tf32", math.inf) <= known.get("fp32", 0.0)
-        if tf32 and "tf32" in rates and not slow:
-            return "tf32"
-        return "fp32_tensor" if "fp32_tensor" in rates else "fp32"
+        allowed = tf32 and "tf32" in target.device.flops_per_s and not slow
+        return "tf32" if allowed else target.device.fp32_gemms
 
     def settings(self, target: Target | None) -> Settings:
         """Return the assumptions about PyTorch and a target.

@@ -207,7 +207,7 @@ class Convolution:
         gpu = self.site.settings.gpu
         if gpu is None or self._math() != "tf32":
             return found
-        settings = attrs.evolve(self.site.settings, fp32_cudnn="fp32")
+        settings = attrs.evolve(self.site.settings, fp32_cudnn=gpu.device.fp32_gemms)
         plain = attrs.evolve(self, site=attrs.evolve(self.site, settings=settings))
         return soonest((found, plain._launches(phase, flops, alone=alone)), gpu)  # noqa: SLF001 - its own class
 
