@@ -12,6 +12,7 @@ from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
+from perfc.tools.analysis.autocast_cost import with_casts
 from perfc.tools.analysis.conversions import with_activations
 from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
 from perfc.tools.analysis.row_layouts import laid_out
@@ -126,8 +127,8 @@ def priced(request: Request, target: Target) -> Report:
 
 
 def _told(report: Report) -> Report:
-    """Say what kernels take that only convert weights or activations."""
-    return with_activations(with_weights(report))
+    """Say what kernels take that only convert weights, activations or types."""
+    return with_casts(with_activations(with_weights(report)))
 
 
 def run_of(request: Request) -> Run:
