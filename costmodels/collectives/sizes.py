@@ -9,7 +9,8 @@ from perfc.costmodels.kernels import Flags, Floats, Indices, KernelTable, Texts
 from perfc.costmodels.machine import COLLECTIVES, RING
 
 NVLS_RANKS = 5
-"""Members from which an all-reduce goes through the switch: eight do, four do not."""
+"""Members of a node from which an all-reduce goes through the switch: eight do, four do
+not."""
 
 NVLS_DTYPES = ("fp16", "bf16", "fp32", "tf32", "fp64")
 
@@ -91,8 +92,14 @@ class Collectives:
         return found
 
     @property
-    def uses_switch(self) -> Flags:
-        """Whether the switch may add up for it, where it can."""
+    def switch_adds(self) -> Flags:
+        """Whether switches may add up for it in its nodes, where they can."""
         found: Flags = (self.op == "all_reduce") & np.isin(self.dtype, NVLS_DTYPES)
-        found &= (self.ranks >= NVLS_RANKS) & (self.nodes == 1)
+        found &= self.per_node >= NVLS_RANKS
+        return found
+
+    @property
+    def uses_switch(self) -> Flags:
+        """Whether the switch of its only node may add up for it, where it can."""
+        found: Flags = self.switch_adds & (self.nodes == 1)
         return found

@@ -30,8 +30,11 @@ the rows that were fitted, for four GPUs and fewer.
 
 Between nodes a ring crosses the network once a node, with all NICs of the node that
 belong to members: the slower of network and link sets the rate. Sums of many ranks go
-by a tree of the nodes, whose way is shorter; what is small goes by LL. All-to-all and
-send/recv go from GPU to GPU, each at its own NIC's rate.
+by a tree of the nodes, whose way is shorter, in the nodes by chains or the switch; what
+is small goes by LL. NCCL has no tree for gathers and scatters but PAT, which it takes
+where members are alone on their nodes; where they share nodes rings visit all of them,
+so that latency is as many steps. All-to-all and send/recv go from GPU to GPU, each at
+its own NIC's rate, with a message for each peer.
 """
 
 from __future__ import annotations
@@ -82,6 +85,19 @@ _EXCHANGE_US = _CONSTANTS.numbers("exchange_us")
 
 By Simple exchanges of any size go across nodes, to all peers at once.
 """
+
+_LL_ALONE_US = _CONSTANTS.number("ll_alone_us")
+"""Microseconds of a step of LL by a ring of members that are alone on their nodes."""
+
+_NVLS_TREE_US = _CONSTANTS.numbers("nvls_tree_us")
+_NVLS_TREE_CHUNKS = _CONSTANTS.number("nvls_tree_chunks")
+"""Of sums in the switches of nodes and by a tree of those: start and step in
+microseconds, and chunks on the way in a node."""
+
+_PAT_US = _CONSTANTS.numbers("pat_us")
+_PAT_RATE = _CONSTANTS.number("pat_rate")
+"""Of gathers and scatters by trees: microseconds of the start, of each doubling of the
+nodes and of each member, and what is left of the rate."""
 
 _LL_RING_RATE = _CONSTANTS.number("ll_ring_rate")
 _LL_TREE_RATE = _CONSTANTS.number("ll_tree_rate")
@@ -376,16 +392,33 @@ def _network_ring_s(
     simple = _latency_s(
         p.ring_simple_start_ns, inside * p.network_inside_step_ns, links, p
     )
-    step_s = p.network_step_us * 1e-6 * links.step
+    # Rows are of ten nodes and large, and tell little of a step: none by Simple is
+    # shorter than by LL.
+    step_s = np.maximum(p.network_step_us, _ll_step_us(c)) * 1e-6 * links.step
     if links.network_latency_s is not None:
-        step_s = links.network_latency_s
+        step_s = np.full(len(c), links.network_latency_s)
     rate = np.minimum(
         p.ring_simple_rate * links.link_share * _ring_rate(c, links),
         p.network_rate * node_bytes_per_s,
     )
     simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
     tree = np.where(c.op == "all_reduce", _network_tree_s(c, rate, links), np.inf)
-    found: Floats = np.minimum.reduce((simple, tree, _network_ll_s(c, rate, links)))
+    by_trees = np.isin(c.op, ("all_gather", "reduce_scatter")) & (c.per_node == 1)
+    pat = np.where(by_trees, _network_pat_s(c, rate, links), np.inf)
+    ways = (simple, tree, pat, _network_ll_s(c, rate, links))
+    found: Floats = np.minimum.reduce(ways)
+    return found
+
+
+def _network_pat_s(c: Collectives, rate: Floats, links: Links) -> Floats:
+    """Return the seconds of gathers and scatters by parallel aggregated trees.
+
+    By NCCL's own figures, of 2.23 and later: no rows are of what they are fastest for.
+    """
+    start_us, doubling_us, member_us = _PAT_US
+    steps_us = np.log2(c.nodes) * doubling_us + c.ranks * member_us
+    latency_s = (start_us * links.start + steps_us * links.step) * 1e-6
+    found: Floats = latency_s + c.wire / (_PAT_RATE * rate)
     return found
 
 
@@ -394,13 +427,18 @@ def _network_tree_s(c: Collectives, rate: Floats, links: Links) -> Floats:
 
     The latencies are NCCL's own figures. Each on the way passes on a chunk once it has
     all of it, so that the way takes as many of them longer. No parameter is fitted to
-    rows; of 80 ranks on 10 nodes 32 MB to 1 GB are within 8 %.
+    rows; of 80 ranks on 10 nodes 32 MB to 1 GB are within 8 %. Where a switch adds up
+    in the nodes, it stands for the chains.
     """
     channels = _CHANNELS_PER_NIC * np.clip(c.per_node, 1, max(links.nics, 1))
     chunk_s = np.minimum(_TREE_CHUNK * channels, c.bytes) / rate
-    up_and_down = 2 * np.log2(c.nodes), 2 * (c.per_node - 1)
-    filled_s = (up_and_down[0] + up_and_down[1]) * chunk_s
-    found: Floats = _ll_s(_TREE_US, *up_and_down, links) + filled_s + c.wire / rate
+    levels, chain = 2 * np.log2(c.nodes), 2 * (c.per_node - 1)
+    way_s = _ll_s(_TREE_US, levels, chain, links) + (levels + chain) * chunk_s
+    if links.multicast:
+        switched_s = _ll_s((*_NVLS_TREE_US, 0.0), levels, 0 * chain, links)
+        switched_s += (levels + _NVLS_TREE_CHUNKS) * chunk_s
+        way_s = np.where(c.switch_adds, np.minimum(way_s, switched_s), way_s)
+    found: Floats = way_s + c.wire / rate
     return found
 
 
@@ -413,7 +451,9 @@ def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
     most = np.where(c.nodes > 2, more, two) * links.network  # noqa: PLR2004 - a pair
     crossings = (c.nodes - 1) * np.where(c.op == "all_reduce", 2.0, 1.0)
     inside = np.maximum(c.steps - crossings, 0.0)
-    ring_s = _ll_s(_LL_RING_US, crossings, inside, links)
+    start_us, _, inside_us = _LL_RING_US
+    times_us = start_us, _ll_step_us(c), inside_us
+    ring_s = _ll_s(times_us, crossings, inside, links)
     ring_s += c.wire / np.minimum(_LL_RING_RATE * rate, most)
     tree_s = _ll_s(_LL_TREE_US, 2 * np.log2(c.nodes), 2 * (c.per_node - 1), links)
     tree_s += c.wire / np.minimum(_LL_TREE_RATE * rate, most)
@@ -421,15 +461,21 @@ def _network_ll_s(c: Collectives, rate: Floats, links: Links) -> Floats:
     return found
 
 
+def _ll_step_us(c: Collectives) -> Floats:
+    """Return the microseconds of a ring's step by LL from node to node."""
+    found: Floats = np.where(c.per_node == 1, _LL_ALONE_US, _LL_RING_US[1])
+    return found
+
+
 def _ll_s(
-    times_us: tuple[float, ...],
+    times_us: tuple[float | Floats, ...],
     crossings: Floats,
     inside: Floats,
     links: Links,
 ) -> Floats:
     start_us, network_us, node_us = times_us
     if links.network_latency_s is not None:
-        network_us = max(network_us, links.network_latency_s * 1e6)
+        network_us = np.maximum(network_us, links.network_latency_s * 1e6)
     steps_us = crossings * network_us + inside * node_us
     found: Floats = (start_us * links.start + steps_us * links.step) * 1e-6
     return found

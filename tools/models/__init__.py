@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         is_table_list,
         read_table_list,
     )
-    from perfc.tools.models.tokens import tokens_per_sample
+    from perfc.tools.models.tokens import goes_along, tokens_per_sample
     from perfc.tools.models.torch_source import (
         read_torch,
         require_torch,
@@ -73,7 +73,7 @@ else:
                 "is_table_list",
                 "read_table_list",
             ),
-            "tokens": ("tokens_per_sample",),
+            "tokens": ("goes_along", "tokens_per_sample"),
             "torch_source": (
                 "read_torch",
                 "require_torch",
@@ -99,6 +99,7 @@ __all__ = [
     "common_place",
     "conversions",
     "export_onnx",
+    "goes_along",
     "input_symbols",
     "is_factory",
     "is_table_list",

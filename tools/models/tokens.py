@@ -1,10 +1,10 @@
-"""How many tokens a sample has."""
+"""Models of sequences, and how many tokens a sample of one has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfc.ir import Node, Program, Value
+from perfc.ir import Graph, Node, Program, Value
 from perfc.ir.dims import Dim, evaluate
 from perfc.ir.node_kinds import has_trait, is_gather
 from perfc.ir.opdef import Trait
@@ -16,6 +16,15 @@ _SAME_ELEMENTS = (Trait.ELEMENTWISE, Trait.CONVERTS, Trait.KEEPS_ORDER)
 _ROWS_AND_COLUMNS = 2
 
 
+def goes_along(program: Program) -> bool:
+    """Whether a program has attention or recurrent layers, known op by op."""
+    return any(node.op in _ALONG for graph in _graphs(program) for node in graph)
+
+
+def _graphs(program: Program) -> list[Graph]:
+    return [rank.ops for rank in program.classes if rank.ops is not None]
+
+
 def tokens_per_sample(program: Program) -> int | None:
     """Return how many tokens a sample of a program has, if that is known.
 
@@ -23,11 +32,10 @@ def tokens_per_sample(program: Program) -> int | None:
     looked up, in a model with attention or recurrent layers. Where several inputs share
     a table, as in an encoder and its decoder, they are the tokens of all.
     """
-    graphs = [rank.ops for rank in program.classes if rank.ops is not None]
-    if not any(node.op in _ALONG for graph in graphs for node in graph):
+    if not goes_along(program):
         return None
     tables: dict[Value, dict[str, int]] = {}
-    for graph in graphs:
+    for graph in _graphs(program):
         inputs = frozenset(graph.inputs)
         for node in filter(_looks_up, graph):
             found = tables.setdefault(node.operands[0], {})

@@ -16,6 +16,7 @@ from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, HostedLaunches, SegmentKind
 from perfc.passes.timing import finish_s, kernel_numbers
+from perfc.tools.models import goes_along
 from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
@@ -79,6 +80,8 @@ def utilization(
 ) -> float | None:
     """Return the share of the peak that the model's own flops reach; None if unknown.
 
+    Nobody asks for it but of models with attention or recurrent layers.
+
     They are those of GEMMs, convolutions and attention in forward and backward, each at
     the peak of the type that it computes in, over all ranks and the time of the step.
     What is computed again in backward is none of the model's, nor is the optimizer.
@@ -92,10 +95,11 @@ def utilization(
     """
     ideal_s: defaultdict[str, float] = defaultdict(float)
     program, classes = results.program, results.program.classes
+    shared = any(len(rank.ranks) > program.replicas for rank in classes)
+    if shared or not goes_along(program):
+        return None
     for rank, hosted in zip(classes, results.hosted, strict=True):
         graph = hosted.graph
-        if rank.ops is None or len(rank.ranks) > program.replicas:
-            return None
         kernels_s = [
             kernel.work.flops / target.peak(kernel.math)
             if kernel.op in _MATRICES

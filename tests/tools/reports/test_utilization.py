@@ -91,13 +91,13 @@ def test_a_forward_pass(dtype: str) -> None:
     ],
 )
 def test_tokens_of_workloads(model: str, tokens: int | None) -> None:
-    """Of models of sequences alone: an encoder, an encoder and its decoder, images."""
+    """Of models of sequences alone, as are flops of a model: neither of images."""
     report = _report(model, target="h100", batch=2)
     rate = None if tokens is None else 2 * tokens / report.time_us * 1e6
 
     assert rate == (rate and pytest.approx(report.summary["tokens_per_s"]))
     assert (tokens is None) == (report.summary["tokens_per_s"] is None)
-    assert 0 < report.summary["mfu"] < 1
+    assert (tokens is None) == (report.summary["mfu"] is None)
     assert (tokens is not None) == ("tokens a second" in str(report))
 
 
