@@ -392,8 +392,7 @@ def _network_ring_s(
     simple = _latency_s(
         p.ring_simple_start_ns, inside * p.network_inside_step_ns, links, p
     )
-    # Rows are of ten nodes and large, and tell little of a step: none by Simple is
-    # shorter than by LL.
+    # Rows are of ten nodes and large: none by Simple is taken to be shorter than by LL.
     step_s = np.maximum(p.network_step_us, _ll_step_us(c)) * 1e-6 * links.step
     if links.network_latency_s is not None:
         step_s = np.full(len(c), links.network_latency_s)
