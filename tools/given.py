@@ -71,8 +71,8 @@ def check_known(name: str, value: str, known: Sequence[str]) -> None:
         raise UsageError(msg)
 
 
-def whole(most: int) -> Read:
-    """Return a reader of whole numbers from 1 to *most*; NumPy's count as well."""
+def whole(most: int, least: int = 1) -> Read:
+    """Return a reader of whole numbers of a range; NumPy's count as well."""
 
     def read(name: str, value: Any) -> int:  # noqa: ANN401 - whatever was given
         if getattr(value, "ndim", 0):
@@ -87,9 +87,9 @@ def whole(most: int) -> Read:
             advice = f"; write {name}={near}" if near is not None else ""
             msg = f"{name}={_shown(value)} is {_kind(value)}: expected a whole number"
             raise UsageError(msg + advice)
-        if not 1 <= number <= most:
+        if not least <= number <= most:
             found = number if abs(number) <= MAX_DIM else "a number of many digits"
-            limit = f"at most {most}" if number > most else "at least 1"
+            limit = f"at most {most}" if number > most else f"at least {least}"
             msg = f"{name}={found}: expected {limit}"
             raise UsageError(msg)
         return number

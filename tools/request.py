@@ -188,7 +188,7 @@ class Request:
     dims: Mapping[str, int] = attrs.field(
         default=_EMPTY,
         metadata=_told(
-            pairs_of(whole(MAX_DIM), "{'sequence': 128}"),
+            pairs_of(whole(MAX_DIM, 0), "{'sequence': 128}"),
             Option(
                 flag="--dim",
                 metavar="NAME=N",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         AtenTensor,
         Ref,
     )
+    from perfc.frontends.aten.node import call_label
     from perfc.frontends.aten.op_map import find_handler
     from perfc.frontends.aten.recorded import NotRecordedError, RecordedGraph
 else:
@@ -31,6 +32,7 @@ else:
                 "AtenTensor",
                 "Ref",
             ),
+            "node": ("call_label",),
             "op_map": ("find_handler",),
             "recorded": ("NotRecordedError", "RecordedGraph"),
         },
@@ -46,5 +48,6 @@ __all__ = [
     "NotRecordedError",
     "RecordedGraph",
     "Ref",
+    "call_label",
     "find_handler",
 ]

@@ -234,9 +234,15 @@ class AtenNode:
         attributes: Mapping[str, AttrValue] | None = None,
         *,
         count: int = 1,
+        types: Sequence[TensorType] = (),
     ) -> tuple[Operand, ...]:
-        """Add a step whose results only this call's steps read."""
+        """Add a step whose results only this call's steps read.
+
+        Their types are what the op's rule says, unless they are given.
+        """
         record = Record(attributes)
+        if types:
+            return self._add(op, operands, record, types, (-1,) * len(types))
         inferred = _inferred(BUILTIN_OPS[op], operands, record)[:count]
         known = [found for found in inferred if found is not None]
         if len(known) < count:

@@ -19,10 +19,16 @@ from perfc.frontends.torch.guards import is_list
 from perfc.frontends.torch.internals import (
     checkpoints_on_cuda,
     compiler_left_out,
+    literals_copied,
     scaler_left_on,
 )
 from perfc.frontends.torch.loss import Loss, loss_of
-from perfc.frontends.torch.meta import autocast_on_cuda, weightless
+from perfc.frontends.torch.meta import (
+    Counts,
+    autocast_on_cuda,
+    counting,
+    weightless,
+)
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments
@@ -62,6 +68,7 @@ class Recording:
         step: The whole step instead.
         dtype: One of `DTYPES`; None leaves the types.
         name: What the program is called; the module's class if not given.
+        dims: Numbers that data decide, by name.
 
     """
 
@@ -73,6 +80,7 @@ class Recording:
     step: CustomStep = None
     dtype: str | None = None
     name: str | None = None
+    dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
     def check(self) -> None:
         """Refuse options that contradict each other.
@@ -124,6 +132,7 @@ def capture_module(
         recording.loss,
         recording.step,
         DTYPES[recording.dtype or "fp32"],
+        recording.dims,
     )
     return made.run(model, args, kwargs or {}, recording.optimizer)
 
@@ -147,7 +156,9 @@ def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:
     if not isinstance(made, torch.nn.Module):
         msg = f"the function made a {type(made).__name__}, not a torch.nn.Module"
         raise UnsupportedModelError(msg)
-    return made, type(made).__name__
+    if all(tensor.is_meta for tensor in (*made.parameters(), *made.buffers())):
+        return made, type(made).__name__
+    return _weightless(made, name)  # `torch.FloatTensor(3)` heeds no device
 
 
 def _check_makes(made: Callable[..., Any]) -> None:
@@ -175,6 +186,8 @@ class _Step:
     loss: Loss
     step: CustomStep
     types: tuple[torch.dtype | None, torch.dtype | None]
+    dims: Mapping[str, int]
+    _counts: Counts = attrs.field(init=False)
     _builder: AtenBuilder = attrs.field(init=False)
     _recorder: Recorder = attrs.field(init=False)
 
@@ -183,6 +196,7 @@ class _Step:
         # What a user's step keeps from one iteration to the next is a state.
         unknown = self._builder.state if self.step else self._builder.parameter
         self._recorder = Recorder(self._builder.call, unknown)
+        self._counts = Counts(self.dims, self._recorder.locations.line)
 
     def run(
         self,
@@ -203,7 +217,8 @@ class _Step:
         with explained(self._recorder, self.name), self._recording(model, lookups):
             outputs = self._iterate(model, given, named, optimizer)
         self._builder.outputs(outputs)
-        return attrs.evolve(self._builder.program(), recorded=True)
+        program = self._builder.program(diagnostics=self._counts.remarks(self.name))
+        return attrs.evolve(program, recorded=True, bound=tuple(self.dims.items()))
 
     def _copies(
         self,
@@ -256,6 +271,8 @@ class _Step:
         with ExitStack() as stack:
             stack.enter_context(compiler_left_out())
             stack.enter_context(scaler_left_on())
+            stack.enter_context(literals_copied())
+            stack.enter_context(counting(self._counts))
             stack.enter_context(as_on_cuda(self._recorder))
             stack.enter_context(autocast_on_cuda())
             stack.enter_context(checkpoints_on_cuda())

@@ -22,7 +22,7 @@ from perfc.frontends.torch.custom_step import CustomStep
 from perfc.frontends.torch.exported import is_exported, read_exported
 from perfc.frontends.torch.guards import is_list, is_mapping
 from perfc.frontends.torch.internals import scaler_left_on
-from perfc.frontends.torch.location import is_library
+from perfc.frontends.torch.location import own_line
 from perfc.frontends.torch.loss import Loss
 from perfc.frontends.torch.meta import weightless
 from perfc.frontends.torch.optimizer import Optimizer
@@ -64,6 +64,7 @@ def capture_factory(
     mode: str = "inference",
     optimizer: Optimizer = None,
     dtype: str | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Program:
     """Record one iteration of the model that `FILE.py:NAME` or `MODULE:NAME` makes.
 
@@ -79,11 +80,18 @@ def capture_factory(
     """
     # What the model prints is not perfc's result.
     with contextlib.redirect_stdout(sys.stderr):
-        return _captured(text, mode=mode, optimizer=optimizer, dtype=dtype)
+        return _captured(
+            text, mode=mode, optimizer=optimizer, dtype=dtype, dims=dims or {}
+        )
 
 
 def _captured(
-    text: str, *, mode: str, optimizer: Optimizer, dtype: str | None
+    text: str,
+    *,
+    mode: str,
+    optimizer: Optimizer,
+    dtype: str | None,
+    dims: Mapping[str, int],
 ) -> Program:
     name = text.rpartition(":")[2]
     with weightless(), scaler_left_on():
@@ -101,6 +109,7 @@ def _captured(
         step=made.step if mode == "training" else None,
         dtype=dtype,
         name=name,
+        dims=dims,
     )
     return capture_module(lambda: made.module, recording)
 
@@ -186,10 +195,9 @@ def _module(name: str) -> ModuleType:
 
 
 def raised_by(error: BaseException) -> str:
-    """Name what was raised, and the innermost line that is not PyTorch's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not is_library(f.filename)]
-    place = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    """Name what was raised, and the innermost line of the model's."""
+    line = own_line([*traceback.walk_tb(error.__traceback__)][::-1])
+    place = f" ({line})" if line else ""
     if isinstance(error, SyntaxError):
         place = f" ({error.filename}:{error.lineno})"
     said = " ".join(str(error).partition("\n\n")[0].split())

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 
-from perfc.frontends.torch.location import Locations, is_library
+from perfc.frontends.aten import call_label
+from perfc.frontends.torch.location import Locations, own_line
 from perfc.frontends.torch.meta import UnknownValueError
 from perfc.frontends.torch.recorder import Recorder
 from perfc.ir import PerfcError
@@ -57,27 +59,16 @@ def explained(recorder: Recorder, name: str) -> Generator[None]:
 
 def _raising(locations: Locations, error: BaseException) -> Location:
     """Return where a model has raised: the innermost module, and line of its own."""
-    module, source, trace = "", "", error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
-        path, file = (
-            locations.path(frame.f_locals.get("self")),
-            frame.f_code.co_filename,
-        )
-        module = module if path is None else path
-        source = source if is_library(file) else f"{file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return Location(module=module, source=source, phase=locations.phase)
+    frames = [*walk_tb(error.__traceback__)][::-1]
+    paths = (locations.path(frame.f_locals.get("self")) for frame, _ in frames)
+    module = next((path for path in paths if path is not None), "")
+    return Location(module=module, source=own_line(frames), phase=locations.phase)
 
 
 def _problem(error: BaseException, target: str) -> str:
-    label = "::".join(target.split(".")[:2])
+    label = call_label(target)
     if isinstance(error, UnknownValueError):
-        return (
-            f"{label} reads elements of a tensor, which a capture does not have; "
-            "what depends on data needs a fixed form, or arguments with real values "
-            "that it can be worked out from"
-        )
+        return str(error)
     said = first_line(error)
     unlike = _not_followed(error, said)
     if unlike:

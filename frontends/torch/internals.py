@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from types import CodeType, FrameType
+from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 C: Any = vars(torch)["_C"]
 """PyTorch's C++."""
@@ -86,6 +87,28 @@ def stated_flops(
         return 0
     out = results[0] if len(results) == 1 else tuple(results)
     return int(formula(*args, **kwargs, out_val=out))
+
+
+def own_rule(func: Any) -> Any:
+    """Return what was registered to say what an op returns, as `register_fake` does."""
+    known: Any = import_module("torch._library.simple_registry").singleton
+    found = known.get(f"{func.namespace}::{func._opname}")
+    return None if found is None else found.fake_impl.kernel
+
+
+def run_sized(
+    func: Any,
+    size: Callable[[], int],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Run the rule of an op; *size* answers how large is what data decide."""
+    context = SimpleNamespace(
+        new_dynamic_size=lambda **_: size(), create_unbacked_symint=lambda **_: size()
+    )
+    fake: Any = import_module("torch._library.fake_impl")
+    with fake.set_ctx_getter(lambda: context):
+        return own_rule(func)(*args, **kwargs)
 
 
 @contextmanager
@@ -205,6 +228,37 @@ def traced_lines(
     known: Mapping[int, int | None] = module._lineno_map
     found = {first + line: nodes[i] for line, i in known.items() if i is not None}
     return type(graph).forward.__code__, found
+
+
+@contextmanager
+def literals_copied() -> Generator[None]:
+    """Copy lists of numbers to a GPU from the host, as tensors are made of them there.
+
+    On `meta` PyTorch would look at their lengths only.
+    """
+    # What `torch.device` gives a device to is listed once, by what has the names now.
+    import_module("torch.utils._device")._device_constructors()
+    with ExitStack() as stack:
+        for place, name in (
+            (torch, "tensor"),
+            (torch, "as_tensor"),
+            (torch.Tensor, "new_tensor"),
+        ):
+            copied = _copied(getattr(place, name), self=place is torch.Tensor)
+            stack.enter_context(patch.object(place, name, copied))
+        yield
+
+
+def _copied(make: Callable[..., torch.Tensor], *, self: bool) -> Callable[..., Any]:
+    def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+        found = make(*args, **kwargs)
+        given = tree_leaves(args[self] if len(args) > self else kwargs.get("data"))
+        if not found.is_meta or not all(isinstance(n, int | float) for n in given):
+            return found
+        on_host = make(*args, **{**kwargs, "device": "cpu"}).detach()
+        return on_host.to(found.device).requires_grad_(found.requires_grad)
+
+    return made
 
 
 @contextmanager

@@ -6,6 +6,7 @@ so a gradient is where the op is that it is the gradient of.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -128,6 +129,21 @@ class Locations:
         """Return where the call is that *frame* makes."""
         return self.under(current_node(), frame)
 
+    def failing(self) -> Location:
+        """Return where the call is that runs, for whom it concerns to mend it."""
+        frame, frames = caller(1), list[tuple[FrameType, int]]()
+        found = self.here(frame)
+        while frame is not None and frame.f_code.co_filename != _OUTERMOST:
+            frames.append((frame, frame.f_lineno))
+            frame = frame.f_back
+        if not _is_installed(Path(found.source).parent):
+            return found
+        return attrs.evolve(found, source=own_line(frames))
+
+    def line(self) -> str:
+        """Return the line of the model that runs."""
+        return self.failing().source
+
     def under(self, node: Any, frame: FrameType | None) -> Location:
         """Return where the call is that *frame* makes while autograd runs *node*."""
         phase = self._told(frame) if self._tells else self.phase
@@ -201,6 +217,33 @@ def _traced(path: str, module: torch.fx.GraphModule) -> tuple[CodeType, _Traced]
         below = ".".join(part for part in (path, inner) if part)
         lines[line] = (below, source_line(meta.get("stack_trace") or ""))
     return code, _Traced(path, lines)
+
+
+def own_line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the innermost line of the model: of its classes' files, or not installed.
+
+    Functions that a library's model calls for all models say nothing of it.
+
+    Args:
+        frames: What runs, with its line, innermost first.
+
+    """
+    called = [(f, n) for f, n in frames if not is_library(f.f_code.co_filename)]
+    objects = [frame.f_locals.get("self") for frame, _ in called]
+    modules = {type(o).__module__ for o in objects if isinstance(o, torch.nn.Module)}
+    files = {getattr(sys.modules.get(name), "__file__", None) for name in modules}
+    lines = [(frame.f_code.co_filename, line) for frame, line in called]
+    own = [x for x in lines if x[0] in files or not _is_installed(Path(x[0]).parent)]
+    return ":".join(map(str, (own or lines)[0])) if lines else ""
+
+
+@functools.cache
+def _is_installed(folder: Path) -> bool:
+    """Whether a folder is one of a distribution, or below it."""
+    return any(
+        next(parent.glob("*.dist-info"), None) is not None
+        for parent in (folder, *folder.parents)
+    )
 
 
 def is_library(file: str) -> bool:

@@ -118,7 +118,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             out = run_weightless(func, schema, args, kwargs)
         except Exception:
             if self.failed is None:
-                self.failed = (schema.target, self.locations.here(frame))
+                self.failed = (schema.target, self.locations.failing())
             raise
         if not self._paused and not schema.target.startswith(_IGNORED):
             results = _flat(out) if schema.returns else []

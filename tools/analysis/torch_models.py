@@ -80,7 +80,8 @@ def from_torch(
         name: What the report calls the model; its class if not given.
         batch: Samples in the batch, where an exported program leaves it open.
         pooling: Lookups per embedding bag, where an exported program leaves it open.
-        dims: Other symbols of an exported program, and their numbers.
+        dims: Other symbols of an exported program, or numbers that data decide of
+            what is recorded.
         transforms: Passes that change the graph, run once, here.
         instruments: Observers of the passes.
 
@@ -143,6 +144,7 @@ def _recording(request: Request) -> Recording:
         step=request.step,
         dtype=NARROW_BASES.get(request.dtype, request.dtype),
         name=request.name,
+        dims=request.dims,
     )
 
 

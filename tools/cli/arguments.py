@@ -88,18 +88,19 @@ def counts(
     return tuple(dict.fromkeys(numbers))
 
 
-def integers(texts: Sequence[str], option: str) -> dict[str, int]:
+def integers(texts: Sequence[str], option: str, least: int = 1) -> dict[str, int]:
     """Read `NAME=N` options.
 
     Raises:
-        UsageError: a value is not an integer from 1 to `MAX_DIM`.
+        UsageError: a value is not an integer from *least* to `MAX_DIM`.
 
     """
     numbers: dict[str, int] = {}
     for key, text in pairs(texts, option).items():
         digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
-        if not digits or not 0 < int(text) <= MAX_DIM:
-            msg = f"{option} {key}={text[:40]}: expected an integer from 1 to {MAX_DIM}"
+        if not digits or not least <= int(text) <= MAX_DIM:
+            wanted = f"an integer from {least} to {MAX_DIM}"
+            msg = f"{option} {key}={text[:40]}: expected {wanted}"
             raise UsageError(msg)
         numbers[key] = int(text)
     return numbers
@@ -225,7 +226,7 @@ def _popularities(texts: Sequence[str]) -> dict[str, str]:
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {
-    "dims": lambda texts: integers(texts, "--dim"),
+    "dims": lambda texts: integers(texts, "--dim", 0),
     "overrides": lambda texts: pairs(texts, "--set"),
     "popularity": _popularities,
     "prune": lambda text: None if text is None else read_prune("--prune", text),

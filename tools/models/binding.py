@@ -381,9 +381,14 @@ def _refuse_unbound(
 
 def _refuse_unknown(program: Program, every: set[str], wanted: Dimensions) -> None:
     for name in wanted.dims:
+        if program.bindings.get(name) == wanted.dims[name]:  # it is recorded with it
+            continue
         if name not in every:
             known = ", ".join(sorted(every)) or "none: every size is fixed"
             msg = f"--dim {name}: {program} has no such dimension; it has {known}"
+            raise PerfcError(msg)
+        if not wanted.dims[name]:
+            msg = f"--dim {name}=0: expected at least 1"
             raise PerfcError(msg)
     if (wanted.batch or wanted.pooling) and all(r.ops is None for r in program.classes):
         msg = f"{program} is a launch graph: it has no dimensions to set"

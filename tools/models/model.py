@@ -341,11 +341,12 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         program = read_onnx(model)
     else:
         check_mode(mode, optimizer)
-        converted = conversions(request.dtype, narrow=True)
-        dtype = dtype_of((*transforms, *converted))
+        dtype = dtype_of((*transforms, *conversions(request.dtype, narrow=True)))
         from perfc.tools.models.torch_source import read_torch
 
-        program = read_torch(model, mode=mode, optimizer=optimizer, dtype=dtype or None)
+        program = read_torch(
+            model, mode=mode, optimizer=optimizer, dtype=dtype or None, dims=wanted.dims
+        )
         if program.recorded:
             check_recorded(str(program), mode, transforms)
             transforms = [p for p in transforms if not is_a(p, "convert-dtype")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ def read_torch(
     mode: str,
     optimizer: str | None,
     dtype: str | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Program:
     """Read a model of PyTorch: an export as it is, anything else is recorded.
 
@@ -38,6 +40,7 @@ def read_torch(
         mode: Of what is recorded.
         optimizer: Of what is recorded.
         dtype: Of what is recorded.
+        dims: Numbers that data decide, of what is recorded.
 
     Raises:
         PerfcError: PyTorch is not installed, there is no such function, or what it
@@ -49,12 +52,14 @@ def read_torch(
 
     if isinstance(model, str | Path):
         return frontend.capture_factory(
-            str(model), mode=mode, optimizer=optimizer, dtype=dtype
+            str(model), mode=mode, optimizer=optimizer, dtype=dtype, dims=dims
         )
     if frontend.is_exported(model):
         return frontend.read_exported(model)
     chosen = optimizer or "sgd" if mode == "training" else None
-    recording = frontend.Recording(mode=mode, optimizer=chosen, dtype=dtype)
+    recording = frontend.Recording(
+        mode=mode, optimizer=chosen, dtype=dtype, dims=dims or {}
+    )
     return frontend.capture_module(model, recording)
 
 

@@ -68,7 +68,9 @@ class StrategyModels:
         if is_factory(model):
             converted = [p.dtype_name for p in conversions(request.dtype)]
             kept = converted[0] if converted else None
-            program = read_torch(model, mode=mode, optimizer=optimizer, dtype=kept)
+            program = read_torch(
+                model, mode=mode, optimizer=optimizer, dtype=kept, dims=request.dims
+            )
         else:
             program = read_program(model)
         if any(rank.ops is None for rank in program.classes):

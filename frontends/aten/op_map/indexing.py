@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
-from perfc.ir import AttrValue
+from perfc.ir import DTYPES, AttrValue, TensorType
+from perfc.ir.dims import Dim
 
 
 def _indices(node: AtenNode) -> tuple[tuple[int, ...], list[Operand]]:
@@ -56,12 +57,24 @@ def _index_put(node: AtenNode) -> None:
         node.emit("masked_fill", (x, *indices, values))
         return
     if masked:
-        indices = [*node.helper("nonzero", indices[:1]), *indices[1:]]
+        indices = [_places(node, indices[0], values), *indices[1:]]
     attributes: dict[str, AttrValue] = {
         "axis": axes[0],
         "accumulate": node.flag("accumulate"),
     }
     node.emit("index_put", (x, values, *indices), attributes)
+
+
+def _places(node: AtenNode, mask: Operand, values: Operand) -> Operand:
+    """Find where a mask holds: as often as there are values, or everywhere."""
+    mask_rank, rank = mask.rank, node.tensor("self").rank
+    found: Dim = mask.type.numel
+    if values.rank > rank - mask_rank and values.type.shape[0] != 1:
+        found = values.type.shape[0]
+    else:
+        node.assumption = "the mask is taken to hold everywhere"
+    type_ = TensorType(DTYPES["i64"], (mask_rank, found))
+    return node.helper("nonzero", (mask,), types=(type_,))[0]
 
 
 def _index_along(*, accumulate: bool, values: str) -> Handler:

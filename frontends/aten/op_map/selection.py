@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from perfc.frontends.aten.node import AtenNode, Handler
 from perfc.ir import AttrValue
 from perfc.ir.dims import Expr
@@ -37,7 +39,9 @@ def _kthvalue(node: AtenNode) -> None:
 
 
 def _nonzero(node: AtenNode) -> None:
-    (found,) = node.helper("nonzero", (node.tensor("self"),))
+    type_ = node.result()
+    places = attrs.evolve(type_, shape=type_.shape[::-1])
+    (found,) = node.helper("nonzero", (node.tensor("self"),), types=(places,))
     node.emit("transpose", (found,), {"perm": (1, 0)})
 
 

@@ -8,8 +8,8 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.frontends.torch.meta.autocast import autocast_on_cuda
+    from perfc.frontends.torch.meta.counts import Counts, UnknownValueError, counting
     from perfc.frontends.torch.meta.kernels import (
-        UnknownValueError,
         any_number,
         run_weightless,
         weightless,
@@ -26,21 +26,19 @@ else:
         __name__,
         {
             "autocast": ("autocast_on_cuda",),
-            "kernels": (
-                "UnknownValueError",
-                "any_number",
-                "run_weightless",
-                "weightless",
-            ),
+            "counts": ("Counts", "UnknownValueError", "counting"),
+            "kernels": ("any_number", "run_weightless", "weightless"),
             "schema": ("Schema", "described", "plain", "schema_of", "tensor_type"),
         },
     )
 
 __all__ = [
+    "Counts",
     "Schema",
     "UnknownValueError",
     "any_number",
     "autocast_on_cuda",
+    "counting",
     "described",
     "plain",
     "run_weightless",

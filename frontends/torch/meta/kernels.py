@@ -18,17 +18,19 @@ from torch.utils._pytree import tree_map_only
 
 from perfc.frontends.torch import values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import compiler_left_out, op
+from perfc.frontends.torch.internals import (
+    compiler_left_out,
+    literals_copied,
+    op,
+    own_rule,
+)
+from perfc.frontends.torch.meta.counts import counted, number_read, unknown
 from perfc.frontends.torch.meta.kernel_rules import RULES
 from perfc.frontends.torch.meta.quick_rules import UseTorch
 from perfc.frontends.torch.meta.schema import Schema, schema_of
 from perfc.frontends.torch.weightless import META
 
 _ITEM, _COPY = op("_local_scalar_dense"), op("copy_")
-
-
-class UnknownValueError(Exception):
-    """The model asks for elements of a tensor that nobody knows."""
 
 
 def run_weightless(
@@ -45,7 +47,7 @@ def run_weightless(
 
     """
     if func is _ITEM:
-        return _item(args[0])
+        return _item(schema, args[0])
     rule = RULES.get(func)
     if rule is not None and _is_weightless(args, kwargs):
         with contextlib.suppress(UseTorch):
@@ -54,9 +56,11 @@ def run_weightless(
         return None  # lists of tensors changed in place: there is nothing to change
     try:
         return func(*args, **kwargs)
-    except NotImplementedError as error:
+    except RuntimeError as error:
+        if not isinstance(error, NotImplementedError) and not _counts(func):
+            raise
         try:
-            return _from_values(func, args, kwargs)
+            return _from_values(func, schema, args, kwargs)
         except LookupError:
             raise error from None
 
@@ -71,13 +75,19 @@ def _is_weightless(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return str(kwargs.get("device")) == "meta"
 
 
-def _from_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _from_values(
+    func: Any, schema: Schema, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """Return the result of *func*, from the known elements of its arguments."""
     try:
         found = values.on_host(func, args, kwargs)
     except LookupError:
-        if _reads_values(func, args, kwargs):
-            raise UnknownValueError from None
+        if _onto_host(func, args, kwargs):
+            raise unknown(schema.label) from None
+        if torch.Tag.data_dependent_output in func.tags:
+            raise unknown(schema.label) from None
+        if _counts(func):
+            return counted(func, schema.label, args, kwargs)
         raise
     if str(kwargs.get("device", "")) == "cpu":
         return found
@@ -90,23 +100,25 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def _reads_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether sizes or numbers that *func* returns depend on elements."""
-    onto_host = func is _COPY and args[0].is_cpu
-    if onto_host or str(kwargs.get("device", "")) == "cpu":
-        return True
-    dynamic = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
-    return any(tag in func.tags for tag in dynamic)
+def _counts(func: Any) -> bool:
+    """Whether data may decide how large the results of *func* are."""
+    return torch.Tag.dynamic_output_shape in func.tags or own_rule(func) is not None
 
 
-def _item(tensor: torch.Tensor) -> Any:
+def _onto_host(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether *func* copies elements to the host."""
+    written = func is _COPY and args[0].is_cpu
+    return written or str(kwargs.get("device", "")) == "cpu"
+
+
+def _item(schema: Schema, tensor: torch.Tensor) -> Any:
     """Return the one element of a tensor."""
     known = values.value_of(tensor)
     if known is not None:
         return known.item()
     if _ANY_NUMBER.get():
         return 1
-    raise UnknownValueError
+    return number_read("aten::item", tensor.dtype)
 
 
 _ANY_NUMBER: ContextVar[bool] = ContextVar("_ANY_NUMBER", default=False)
@@ -125,7 +137,12 @@ def any_number() -> Generator[None]:
 @contextmanager
 def weightless() -> Generator[None]:
     """Make tensors without elements; those of small ones are worked out beside."""
-    with torch.device(META), compiler_left_out(), _Weightless():  # type: ignore[no-untyped-call]  # torch's
+    with (
+        torch.device(META),
+        compiler_left_out(),
+        literals_copied(),
+        _Weightless(),  # type: ignore[no-untyped-call]  # torch's
+    ):
         yield
 
 

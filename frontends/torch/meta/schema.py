@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import torch
 
-from perfc.frontends.aten import Argument, AtenTensor, Ref
+from perfc.frontends.aten import Argument, AtenTensor, Ref, call_label
 from perfc.frontends.torch.internals import schema
 from perfc.ir import DTYPES, DType, TensorType
 from perfc.ir.support import UnsupportedModelError
@@ -87,6 +87,11 @@ class Schema:
     arguments: tuple[str, ...]
     returns: bool
     writes: bool
+
+    @property
+    def label(self) -> str:
+        """Name of the op in PyTorch's profiler: `aten::addmm`."""
+        return call_label(self.target)
 
 
 @functools.cache

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,7 +54,7 @@ def _without_meta(x: Tensor) -> Tensor:
 _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
     (lambda x: x if x.sum() > 0 else -x, "reads elements of a tensor"),
     (lambda x: x * x.mean().item(), "reads elements of a tensor"),
-    (lambda x: x[x > 0], "reads elements of a tensor"),
+    (lambda x: x.tolist(), "reads elements of a tensor"),
     (lambda x: x @ torch.zeros(3, 3, device=x.device), "aten::mm: RuntimeError"),
     (lambda x: x * torch.ones(8, device="cpu"), "aten::mul is given a tensor on the"),
     (_raises, "KeyError"),
@@ -62,7 +65,7 @@ _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
 @pytest.mark.parametrize(
     ("act", "said"),
     _ACTS,
-    ids=["branch", "item", "mask", "shapes", "host", "raises", "no-meta-kernel"],
+    ids=["branch", "item", "list", "shapes", "host", "raises", "no-meta-kernel"],
 )
 def test_module_that_fails_is_named(act: Any, said: str) -> None:
     """Op, module path and line are in the message, which is one line."""
@@ -74,6 +77,42 @@ def test_module_that_fails_is_named(act: Any, said: str) -> None:
     assert "Sequential.1 (forward, " in message
     assert re.search(r"test_capture_failures\.py:\d+\)", message)
     assert "\n" not in message
+
+
+def _installed(folder: Path, name: str, text: str) -> Any:
+    """Import a module that lies as `pip` installs it."""
+    (folder / f"{name}-1.dist-info").mkdir(parents=True)
+    (folder / f"{name}.py").write_text(text)
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_HELPER = "def positive(x):\n    return bool((x > 0).all())\n"
+_LAYER = """
+import torch
+from perfc_helper import positive
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return x if positive(x) else -x  # line 6
+"""
+
+
+def test_failure_names_the_line_of_the_model(tmp_path: Path) -> None:
+    """Not that of a function which its library calls for all models.
+
+    A line of code that is not installed is the user's own, wherever it lies.
+    """
+    helper = _installed(tmp_path / "a", "perfc_helper", _HELPER)
+    layer = _installed(tmp_path / "b", "perfc_layer", _LAYER)
+    x = torch.Size((4, 8))
+    with pytest.raises(PerfcError, match=r"Layer \(forward, \S+/perfc_layer\.py:6\)"):
+        perfc.from_torch(layer.Layer(), x)
+    with pytest.raises(PerfcError, match=r"test_capture_failures\.py:\d+\)"):
+        perfc.from_torch(Inner(lambda x: x if helper.positive(x) else -x), x)
 
 
 @pytest.mark.parametrize(
