@@ -5,9 +5,9 @@ outputs. These are passed on in parts, as far as ops allow, to a layer that is s
 rows: each multiplies its part of the input, and sums over all ranks are whole again.
 A layer by columns whose outputs anybody needs whole is not split after all.
 
-A bias of attention that differs from head to head, as of relative positions, is split
-with the heads, if it comes from a table of its own that has a column for each, or is
-made of one number.
+What differs from head to head without coming from a layer is split with the heads: a
+bias from a table of its own that has a column for each, what is made of one number or
+repeated for all heads, as a mask, parameters, and inputs, as a cache.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from perfc.ir import Graph, Node, Value
+from perfc.ir.dims import Dim
 from perfc.ir.node_kinds import (
     is_cast,
+    is_concat,
     is_gather,
     is_linear,
     permutation,
@@ -27,18 +29,17 @@ from perfc.passes.graphs import (
     typed,
 )
 from perfc.passes.parallel.tensor.split_axes import (
-    BY_HEADS,
-    HEADS,
-    QUERIES_KEYS_VALUES,
+    aligned,
+    elements_of,
+    is_reshaped,
     is_whole,
+    keeps_elements,
+    origins,
     rule_of,
     sizes_of,
+    viewed_part,
 )
 
-_BIAS_OPS = frozenset(
-    ("add", "cast", "expand", "mul", "reshape", "slice", "transpose", "unsqueeze")
-)
-"""What may stand between a table of biases and attention: views, a mask, a scale."""
 _MATRIX = 2
 
 
@@ -48,12 +49,15 @@ class Part:
 
     Attributes:
         axis: Along which axis it is split.
-        sources: The layers by columns, or biases by head, that it comes from.
+        sources: Results of layers by columns, and values of `TensorLayout.given`, that
+            it comes from.
+        blocks: Each of so many, one behind another along the axis, is split.
 
     """
 
     axis: int
-    sources: frozenset[Node]
+    sources: frozenset[Value]
+    blocks: Dim = 1
 
 
 @attrs.define(eq=False)
@@ -65,7 +69,8 @@ class TensorLayout:
         parts: Values that are split.
         columns: Layers that are split by columns, in order.
         rows: Layers that are split by rows, in order.
-        biases: What makes biases of attention by head, and its axis of heads.
+        given: Values by head that no layer makes, and their axis of heads: biases,
+            parameters, and inputs, as a cache of keys.
 
     """
 
@@ -73,8 +78,11 @@ class TensorLayout:
     parts: dict[Value, Part] = attrs.field(factory=dict[Value, Part], init=False)
     columns: list[Node] = attrs.field(factory=list[Node], init=False)
     rows: list[Node] = attrs.field(factory=list[Node], init=False)
-    biases: dict[Node, int] = attrs.field(factory=dict[Node, int], init=False)
-    _whole: set[Node] = attrs.field(factory=set[Node], init=False)
+    given: dict[Value, int] = attrs.field(factory=dict[Value, int], init=False)
+    _whole: dict[Value, Node] = attrs.field(factory=dict[Value, Node], init=False)
+    """Sources that must not be split, and which node needs them whole."""
+    _blocks: dict[Value, Dim] = attrs.field(factory=dict[Value, Dim], init=False)
+    """Results of layers by columns of which ranks share each of several blocks."""
     _parameters: frozenset[Value] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -84,107 +92,209 @@ class TensorLayout:
     def of(cls, graph: Graph) -> TensorLayout:
         """Find it: split all that can be, and take back what does not work."""
         found = cls(graph)
-        found.biases.update(found._biases_by_head())
-        while wrong := found._try():
-            found._whole |= wrong
-            for node in wrong & found.biases.keys():
-                del found.biases[node]
+        while (stop := found._walk()) is not None:
+            if not found._split_given(stop) and not found._split_blocks(stop):
+                found._take_back(stop)
         return found
 
     @property
     def whole(self) -> list[Node]:
-        """Linear layers that every rank runs whole, in order."""
+        """Layers that every rank runs whole, in order."""
         shared = {*self.columns, *self.rows}
-        return [n for n in self.graph if is_linear(n) and n not in shared]
+        return [n for n in self.graph if self.is_layer(n) and n not in shared]
 
     @property
-    def whole_attention(self) -> list[Node]:
+    def whole_heads(self) -> list[Node]:
         """Attention of whose heads every rank computes all, in order."""
-        found = [n for n in self.graph if n.op == "attention"]
-        return [n for n in found if n.results[0] not in self.parts]
-
-    def _biases_by_head(self) -> Iterator[tuple[Node, int]]:
-        """Yield nodes that make biases that differ by head, and the axis of heads."""
-        pending = [
-            mask
+        return [
+            node
             for node in self.graph
-            if node.op == "attention" and typed(node.results[0]).rank == BY_HEADS
-            for mask in node.operands[QUERIES_KEYS_VALUES:]
-            if not is_whole(mask, HEADS, node.results[0])
+            if self._is_attention(node) and node.results[0] not in self.parts
         ]
-        seen: set[Value] = set()
+
+    def is_layer(self, node: Node) -> bool:
+        """Whether a node multiplies by a parameter: a layer's, or of all experts."""
+        if node.op != "matmul":
+            return is_linear(node)
+        return parameter_of(node.operands[1]) in self._parameters
+
+    def _is_attention(self, node: Node) -> bool:
+        """Whether a node is attention, or the softmax of one that is spelled out."""
+        if node.op == "attention":
+            return True
+        made = node.operands[0].producer if node.op == "softmax" else None
+        while made is not None and (keeps_elements(made) or is_concat(made)):
+            made = made.operands[0].producer
+        is_matmul = made is not None and made.op in ("matmul", "einsum")
+        return made is not None and is_matmul and not self.is_layer(made)
+
+    def reason(self, node: Node) -> Node | None:
+        """Return what needs whole a layer that a node reads, if something does."""
+        pending, seen = [node], {node}
+        for reader in pending:
+            for value in (*reader.results, *reader.operands):
+                if self._whole.get(value, node) is not node:
+                    return self._whole[value]
+                made = value.producer
+                if made is not None and made not in seen and not self.is_layer(made):
+                    seen.add(made)
+                    pending.append(made)
+        return None
+
+    def _walk(self) -> Node | None:
+        """Walk the graph once; return the first node that cannot run on parts."""
+        graph, values = self.graph, (*self.graph.inputs, *self.graph.parameters)
+        self.parts.clear()
+        self.columns.clear()
+        self.rows.clear()
+        for value in values:
+            self._give(value)
+        for node in graph:
+            if not self._pass(node):
+                return node
+        kept = frozenset(graph.inputs)  # a rank gives back its part of a cache
+        for value in graph.outputs:
+            if value in self.parts and not self.parts[value].sources & kept:
+                return value.producer
+        return None
+
+    def _give(self, value: Value) -> bool:
+        if value in self.given:
+            self._begin(value, self.given[value])
+        return value in self.given
+
+    def _begin(self, value: Value, axis: int) -> None:
+        blocks = self._blocks.get(value, 1)
+        self.parts[value] = Part(axis, frozenset((value,)), blocks)
+
+    def _take_back(self, stop: Node) -> None:
+        """Leave whole what the parts come from that stop the walk.
+
+        Where axes differ heads stay split, which are before features.
+        """
+        values = (*stop.operands, *stop.results)
+        values = [value for value in values if value in self.parts]
+        axes = [self.parts[value].axis - typed(value).rank for value in values]
+        wrong = [v for v, axis in zip(values, axes, strict=True) if axis > min(axes)]
+        for source in self._sources(wrong or values):
+            self._whole[source] = stop
+            self.given.pop(source, None)
+
+    def _split_given(self, stop: Node) -> bool:
+        """Split what no layer makes, and *stop* needs a part of, if there is any."""
+        made = {v: axis for v, axis in self._by_head(stop) if v not in self._whole}
+        made = {v: axis for v, axis in made.items() if v not in self.given}
+        self.given.update(made)
+        return bool(made)
+
+    def _split_blocks(self, stop: Node) -> bool:
+        """Split each of what *stop* takes one of, as queries, keys and values."""
+        part = self.parts.get(stop.operands[0]) if stop.operands else None
+        if part is None or not (is_gather(stop) or stop.op == "split"):
+            return False
+        shape = typed(stop.operands[0]).shape
+        axis = stop.attributes.integer("axis", 0) % len(shape)
+        if axis != part.axis or part.sources & self._blocks.keys():
+            return False
+        self._blocks.update(dict.fromkeys(part.sources, shape[axis]))
+        return True
+
+    def _by_head(self, stop: Node) -> Iterator[tuple[Value, int]]:
+        """Yield where operands of a node get their heads, which it needs in parts."""
+        if not stop.results:
+            return
+        out, parts = stop.results[0], self.parts
+        last = typed(out).rank - 1
+        axes = {aligned(out, parts[v].axis, v) for v in stop.operands if v in parts}
+        makers = [source.producer for source in self._sources(stop.operands)]
+        of_experts = any(made is not None and is_of_experts(made) for made in makers)
+        pending = [
+            (v, aligned(v, axis, out))
+            for axis in axes
+            for v in stop.operands
+            if v not in parts and not is_whole(v, axis, out)
+            if axis != last or of_experts or v in self._parameters
+        ]
+        seen = set[Value]()
         while pending:
-            value = pending.pop()
+            value, axis = pending.pop()
             node = value.producer
-            if value in seen or node is None:
+            if value in seen:
                 continue
             seen.add(value)
-            if node.op in _BIAS_OPS:
-                pending += node.operands
-            elif is_gather(node) and self._is_own_table(node):
-                yield node, typed(value).rank - 1
-            elif node.op == "fill" and _has_heads(node):
-                yield node, HEADS
+            if self._begins(value, axis):
+                yield value, axis
+            elif node is not None:
+                pending += origins(node, axis)
+
+    def _begins(self, value: Value, axis: int) -> bool:
+        """Whether a rank can have its heads of a value without having all of them."""
+        node = value.producer
+        if node is None:
+            return value not in self._parameters or len(self.graph.uses(value)) == 1
+        if is_gather(node):
+            return axis == typed(value).rank - 1 and self._is_own_table(node)
+        if node.op == "expand":
+            is_repeated = is_whole(node.operands[0], axis, value)
+            return is_repeated and sizes_of(node) is not None
+        if node.op == "range":
+            return all(elements_of(operand) for operand in node.operands)
+        return node.op == "empty" or (node.op == "fill" and sizes_of(node) is not None)
 
     def _is_own_table(self, node: Node) -> bool:
         table = node.operands[0]
         by_row = not node.attributes.integer("axis", 0)
         return by_row and typed(table).rank == _MATRIX and self._is_own(table)
 
-    def _try(self) -> frozenset[Node]:
-        """Walk the graph once; return the layers that must not be split."""
-        self.parts.clear()
-        self.columns.clear()
-        self.rows.clear()
-        for node in self.graph:
-            if not self._pass(node):
-                return self._sources(node.operands)
-        return self._sources(self.graph.outputs)
-
-    def _sources(self, values: Iterable[Value]) -> frozenset[Node]:
+    def _sources(self, values: Iterable[Value]) -> frozenset[Value]:
         parts = (self.parts[value] for value in values if value in self.parts)
-        return frozenset[Node]().union(*(part.sources for part in parts))
+        return frozenset[Value]().union(*(part.sources for part in parts))
 
     def _pass(self, node: Node) -> bool:
         """Say how the results of a node are split; False if it cannot run on parts."""
-        if is_linear(node):
-            return self._linear(node)
-        if node in self.biases:
-            made = Part(self.biases[node], frozenset((node,)))
-            self.parts[node.results[0]] = made
+        if self.is_layer(node):
+            return self._layer(node)
+        if node.results and self._give(node.results[0]):
             return True
-        axes = [self.parts[v].axis if v in self.parts else None for v in node.operands]
-        if set(axes) <= {None}:
+        parts = [self.parts.get(value) for value in node.operands]
+        axes = [None if part is None else part.axis for part in parts]
+        blocks = {part.blocks for part in parts if part is not None}
+        if not blocks:
             return True
         rule = rule_of(node)
-        found = None if rule is None or node.regions else rule(node, axes)
+        if rule is None or node.regions or len(blocks) > 1:
+            return False
+        (inside,) = blocks
+        found = rule(node, axes)
+        if is_reshaped(node) and axes[0] is not None:
+            view = viewed_part(node, axes[0], inside)
+            found, inside = (None, inside) if view is None else ([view[0]], view[1])
         if found is None:
             return False
         sources = self._sources(node.operands)
         for value, axis in zip(node.results, found, strict=True):
             if axis is not None:
-                self.parts[value] = Part(axis, sources)
+                self.parts[value] = Part(axis, sources, inside)
         return True
 
-    def _linear(self, node: Node) -> bool:
+    def _layer(self, node: Node) -> bool:
         """Split by columns, by rows, or not at all."""
         x, weight = node.operands[:2]
         own = all(self._is_own(value) for value in node.operands[1:])
-        last, out = typed(x).rank - 1, node.results[0]
-        part = self.parts.get(x)
+        out, part = node.results[0], self.parts.get(x)
         if any(value in self.parts for value in node.operands[1:]):
             return False
         if part is None:
-            if own and node not in self._whole:
+            if own and out not in self._whole:
                 self.columns.append(node)
-                self.parts[out] = Part(last, frozenset((node,)))
+                self._begin(out, typed(out).rank - 1)
             return True
-        if part.axis != last:
-            self.parts[out] = part
-            return True
-        if self._is_own(weight):
-            self.rows.append(node)
-        return self._is_own(weight)
+        if part.axis == typed(x).rank - 1:
+            if self._is_own(weight):
+                self.rows.append(node)
+            return self._is_own(weight)
+        self.parts[out] = part
+        return typed(weight).rank == _MATRIX
 
     def _is_own(self, value: Value) -> bool:
         """Whether a parameter is this layer's alone: as it is, cast, or turned."""
@@ -196,10 +306,16 @@ class TensorLayout:
         return False
 
 
-def _has_heads(node: Node) -> bool:
-    """Whether a node that takes sizes makes a tensor of several heads."""
-    shape = typed(node.results[0]).shape
-    return len(shape) == BY_HEADS and shape[HEADS] != 1 and sizes_of(node) is not None
+def parameter_of(value: Value) -> Value:
+    """Return the value that a layer's weight or bias is a view of."""
+    while (node := value.producer) is not None and is_weight_view(node):
+        value = node.operands[0]
+    return value
+
+
+def is_of_experts(node: Node) -> bool:
+    """Whether a layer multiplies by a matrix for each expert."""
+    return node.op == "matmul" and typed(node.operands[1]).rank > _MATRIX
 
 
 def is_weight_view(node: Node) -> bool:

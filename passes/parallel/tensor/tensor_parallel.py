@@ -9,9 +9,6 @@ from typing import ClassVar
 import attrs
 
 from perfc.ir import AnyKey, Node, Program, UsageError
-from perfc.ir.node_kinds import (
-    is_linear,
-)
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.base import PassContext, Phase, Transform
@@ -19,7 +16,7 @@ from perfc.passes.facts import TYPED
 from perfc.passes.graphs import (
     forward_graph_of,
 )
-from perfc.passes.parallel.tensor.tensor_layout import TensorLayout
+from perfc.passes.parallel.tensor.tensor_layout import TensorLayout, is_of_experts
 from perfc.passes.parallel.tensor.tensor_writer import TensorWriter
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout
 from perfc.passes.parallel.tensor.vocabulary_writer import VocabularyWriter
@@ -84,6 +81,7 @@ class TensorParallel(Transform):
         graph = forward_graph_of(program, self.name)
         separate_vectors(graph, ctx)
         layout = TensorLayout.of(graph)
+        _check_heads(layout)
         if not layout.rows:
             msg = (
                 f"{graph} has no linear layers that {self.name} could share: one "
@@ -109,7 +107,7 @@ class TensorParallel(Transform):
         """
         if self.vocabulary == "false":
             return None
-        found = VocabularyLayout.of(layout.graph)
+        found = VocabularyLayout.of(layout)
         if found is None or found.head in layout.rows:
             if self.vocabulary == AUTO:
                 return None
@@ -135,23 +133,38 @@ class TensorParallel(Transform):
         return None
 
 
+def _check_heads(layout: TensorLayout) -> None:
+    """Refuse attention and experts that every rank would run whole.
+
+    Raises:
+        UnsupportedModelError: there are such.
+
+    """
+    left = [*layout.whole_heads, *filter(is_of_experts, layout.whole)]
+    if not left:
+        return
+    reason = layout.reason(left[0])
+    why = "no layer before it can be split by columns"
+    if reason is not None:
+        where = reason.location.module or reason.name
+        why = f"{reason.op} in {where} needs what all ranks have of them"
+    msg = (
+        f"{listed(left)}: tensor-parallel cannot share its heads or experts, which "
+        f"every rank would compute whole: {why}"
+    )
+    raise UnsupportedModelError(msg)
+
+
 def _remark(
     layout: TensorLayout, vocabulary: VocabularyLayout | None, ctx: PassContext
 ) -> None:
-    """Say which layers are not shared: of attention all should be."""
-    linear = sum(map(is_linear, layout.graph))
+    """Say which layers are not shared."""
+    layers = sum(map(layout.is_layer, layout.graph))
     head = None if vocabulary is None else vocabulary.head
     left = [node for node in layout.whole if node is not head]
-    shared = f"{linear - len(left)} of {linear} linear layers are shared"
+    shared = f"{layers - len(left)} of {layers} linear layers are shared"
     whole = f"; every rank has {listed(left)} whole" if left else ""
     ctx.note("shared-layers", shared + whole)
-    attention = layout.whole_attention
-    if attention:
-        ctx.warn(
-            "whole-attention",
-            f"heads of {listed(attention)} are not shared: every rank computes all, "
-            "and has the layers before them and after whole",
-        )
 
 
 def listed(nodes: Sequence[Node]) -> str:

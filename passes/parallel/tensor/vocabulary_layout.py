@@ -12,14 +12,18 @@ from perfc.ir.node_kinds import (
     has_trait,
     is_cast,
     is_gather,
-    is_linear,
     permutation,
 )
 from perfc.ir.opdef import Trait
 from perfc.passes.graphs import (
     typed,
 )
-from perfc.passes.parallel.tensor.tensor_layout import is_weight_view
+from perfc.passes.parallel.tensor.split_axes import keeps_elements
+from perfc.passes.parallel.tensor.tensor_layout import (
+    TensorLayout,
+    is_weight_view,
+    parameter_of,
+)
 
 _MATRIX = 2
 _WEIGHT = 1
@@ -49,9 +53,11 @@ class VocabularyLayout:
         return self.lookups[0].operands[0]
 
     @classmethod
-    def of(cls, graph: Graph) -> VocabularyLayout | None:
+    def of(cls, layout: TensorLayout) -> VocabularyLayout | None:
         """Find it; None if there is not one head and one table of as many tokens."""
-        heads = {n for n in map(_head, graph.outputs) if n and not graph.uses(_out(n))}
+        graph = layout.graph
+        heads = {_head(graph, output) for output in graph.outputs}
+        heads = {n for n in heads if n is not None and layout.is_layer(n)}
         if len(heads) != 1:
             return None
         (head,) = heads
@@ -64,7 +70,7 @@ class VocabularyLayout:
 
     def _owns(self, graph: Graph) -> bool:
         """Whether nothing else reads the head's weight, but lookups, and its bias."""
-        weight, *bias = map(_parameter, self.head.operands[1:])
+        weight, *bias = map(parameter_of, self.head.operands[1:])
         readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
         alone = all(len(graph.uses(value)) == 1 for value in bias)
         return alone and all(map(is_gather, readers))
@@ -77,7 +83,7 @@ class VocabularyLayout:
         found = list(leaves(graph, table, 0))
         lookups = [n for n, axis in found if _looks_up(n, table) and axis == 0]
         tied = [(n, axis) for n, axis in found if n is self.head]
-        by_row = all(axis == _axis_of_outputs(n) for n, axis in tied)
+        by_row = all(axis == axis_of_outputs(n) for n, axis in tied)
         outside = any(_is_given(graph, node.operands[1]) for node in lookups)
         return by_row and outside and len(lookups) + len(tied) == len(found)
 
@@ -97,30 +103,27 @@ def turned(node: Node) -> tuple[int, ...]:
     return permutation(node) or tuple(range(_MATRIX))
 
 
-def _axis_of_outputs(head: Node) -> int:
-    return 1 if head.attributes.flag("weight_is_kn") else 0
+def axis_of_outputs(head: Node) -> int:
+    """Return which axis of a layer's weight is that of its outputs."""
+    return 1 if head.op == "matmul" or head.attributes.flag("weight_is_kn") else 0
 
 
-def _head(output: Value) -> Node | None:
-    node = output.producer
-    is_layer = is_linear(node) and typed(output).rank > 1
-    return node if is_layer else None
+def _head(graph: Graph, output: Value) -> Node | None:
+    """Return what makes the scores that an output is: viewed or capped, maybe."""
+    node, uses = output.producer, graph.uses(output)
+    while node is not None and not uses and keeps_elements(node):
+        uses = [use for use in graph.uses(node.operands[0]) if use.node is not node]
+        node = node.operands[0].producer
+    return None if uses or typed(output).rank == 1 else node
 
 
 def _out(node: Node) -> Value:
     return node.results[0]
 
 
-def _parameter(value: Value) -> Value:
-    """Return the parameter that a layer's weight or bias is a view of."""
-    while (node := value.producer) is not None and is_weight_view(node):
-        value = node.operands[0]
-    return value
-
-
 def _looks_up(node: Node, table: Value) -> bool:
     is_lookup = is_gather(node) and node.attributes.integer("axis", 0) == 0
-    return is_lookup and _parameter(node.operands[0]) is table
+    return is_lookup and parameter_of(node.operands[0]) is table
 
 
 def _is_given(graph: Graph, value: Value) -> bool:

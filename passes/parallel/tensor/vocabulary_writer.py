@@ -13,7 +13,11 @@ from perfc.passes.graphs import (
 )
 from perfc.passes.parallel.tensor.tensor_layout import is_weight_view
 from perfc.passes.parallel.tensor.tensor_writer import communicator, shrink
-from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout, turned
+from perfc.passes.parallel.tensor.vocabulary_layout import (
+    VocabularyLayout,
+    axis_of_outputs,
+    turned,
+)
 from perfc.passes.shapes import Inference
 
 
@@ -47,7 +51,7 @@ class VocabularyWriter:
         head = self.layout.head
         weight, *bias = head.operands[1:]
         self._shrink(self.layout.table, 0)
-        self._shrink(weight, 1 if head.attributes.flag("weight_is_kn") else 0)
+        self._shrink(weight, axis_of_outputs(head))
         for value in bias:
             self._shrink(value, 0)
         out = head.results[0]

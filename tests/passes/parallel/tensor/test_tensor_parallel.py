@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program, TensorType, Value
-from perfc.ir.dims import Dim
+from perfc.ir.dims import Dim, symbol
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.text import parse_program
@@ -268,20 +268,30 @@ def test_shared_layers_are_shared_again() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "axis", "expected"),
     [
-        ((2, 6, 8), (2, 6, 4, 2), 2, 2),
-        ((2, 6, 4, 2), (2, 6, 8), 2, 2),
-        ((2, 6, 8), (12, 8), 2, 1),
-        ((2, 6, 8), (2, 6, 1, 8), 2, 3),
-        ((2, 6, 4, 2), (2, 6, 8), 3, None),
-        ((2, 6, 8), (2, 48), 2, None),
+        ((2, 6, 8), (2, 6, 4, 2), 2, (2, 1)),
+        ((2, 6, 4, 2), (2, 6, 8), 2, (2, 1)),
+        ((2, 6, 8), (12, 8), 2, (1, 1)),
+        ((2, 6, 8), (2, 6, 1, 8), 2, (3, 1)),
+        ((2, 6, 4, 2), (2, 6, 8), 3, (2, 4)),
+        ((2, 6, 8), (2, 48), 2, (1, 6)),
+        ((symbol("B"), 6, 8), (6 * symbol("B"), 8), 1, (0, symbol("B"))),
         ((4, 6), (3, 8), 0, None),
     ],
 )
 def test_an_axis_in_another_shape(
-    before: tuple[Dim, ...], after: tuple[Dim, ...], axis: int, expected: int | None
+    before: tuple[Dim, ...],
+    after: tuple[Dim, ...],
+    axis: int,
+    expected: tuple[int, Dim] | None,
 ) -> None:
-    """It stays, splits into factors, or is joined by what stands after it."""
+    """It stays, splits into factors, or is joined by what stands around it."""
     assert expected == viewed_axis(before, after, axis)
+
+
+def test_blocks_of_an_axis() -> None:
+    """Of queries, keys and values that lie one behind another each is shared."""
+    assert (2, 1) == viewed_axis((5, 24), (5, 3, 8), 1, blocks=3)
+    assert (1, 3) == viewed_axis((5, 3, 8), (5, 24), 2)
 
 
 def test_heads_that_do_not_divide_name_the_module() -> None:
