@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import PerfcError
-from perfc.ir.support import brief
+from perfc.ir.support import brief, json_value
 from perfc.measurements.axes import Params, counted_from_first
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
@@ -210,7 +209,7 @@ def _all_params(cells: Sequence[object]) -> list[object] | None:
     if len(texts) < len(cells):
         return None
     try:
-        found: list[object] = json.loads(f"[{','.join(texts)}]")
+        found = cast("list[object]", json_value(f"[{','.join(texts)}]"))
     except (ValueError, RecursionError):
         return None
     plain = len(found) == len(cells) and {*map(type, found)} <= {dict}
@@ -219,16 +218,13 @@ def _all_params(cells: Sequence[object]) -> list[object] | None:
 
 def _params_reader(schema: Schema[Measurement]) -> Callable[[object], object]:
     """Return a reader of cells of `params`, which is quick for plain objects."""
-    scan = json.JSONDecoder().raw_decode
     column = schema.column("params")
 
     def read(cell: object) -> object:
-        text = cell if isinstance(cell, str) else ""
         try:
-            found, end = scan(text)
+            found = json_value(cell if isinstance(cell, str) else "")
         except (ValueError, RecursionError):
             return column.field(cell)  # which says what is wrong, if anything is
-        plain = end == len(text) and isinstance(found, dict)
-        return cast("Params", found) if plain else column.field(cell)
+        return cast("Params", found) if isinstance(found, dict) else column.field(cell)
 
     return read

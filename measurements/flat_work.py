@@ -60,6 +60,7 @@ def _conv2d(sizes: Sizes, size: float, dtype: str) -> Amounts:
     """Return the work of convolutions: read two of three tensors, write the third."""
     window, side = sizes.whole("kernel"), sizes.whole("size")
     reach = side + 2 * sizes.whole("padding") - window
+    _check(window > 0, "the window has no taps", {"kernel": window})
     _check(reach >= 0, "the window is larger than the padded image", {"kernel": window})
     out = np.floor(reach / np.maximum(sizes.whole("stride"), 1)) + 1
     columns, channels = sizes.whole("c_out"), sizes.whole("c_in")

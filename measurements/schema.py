@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import PerfcError, Record, record_of
+from perfc.ir.support import json_value
 from perfc.ir.text import json_of
 from perfc.measurements.axes import counted_from_first
 from perfc.measurements.row import TIMINGS, Measurement, WorkloadMeasurement
@@ -75,7 +75,7 @@ def _text(cell: Cell) -> str:
 
 
 def _params(cell: Cell) -> Record:
-    found = json.loads(_text(cell))
+    found = json_value(_text(cell))
     if not isinstance(found, dict):
         raise ValueError  # noqa: TRY004 - one error for all kinds
     return record_of(counted_from_first(cast("Mapping[str, Any]", found)))

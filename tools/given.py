@@ -53,13 +53,13 @@ def _kind(value: object) -> str:
     return f"{article} {type(value).__name__}"
 
 
-def closest(word: str, known: Iterable[str]) -> str:
+def closest(word: object, known: Iterable[str]) -> str:
     """Return the end of an error that names what *word* may have meant."""
-    found = difflib.get_close_matches(word, list(known), n=1)
+    found = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def check_known(name: str, value: str, known: Sequence[str]) -> None:
+def check_known(name: str, value: object, known: Sequence[str]) -> None:
     """Refuse a value that is none of those there are.
 
     Raises:

@@ -24,7 +24,7 @@ def sizes_of_gemm(kernel: Kernel) -> tuple[float, ...]:
     if kernel.op in {"conv2d", "conv3d"}:
         groups = p.integer("groups", 1)
         columns = max(p.integer("c_out"), 1)
-        depth = max(p.integer("c_in") // groups, 1) * _window(kernel)
+        depth = max(p.integer("c_in") // groups, 1) * max(_window(kernel), 1)
         rows = kernel.work.flops / (2 * columns * depth)
         return 0.0, max(rows, 1.0), float(columns), float(depth)
     return 0.0, 1.0, 1.0, 1.0

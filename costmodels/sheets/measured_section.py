@@ -20,9 +20,10 @@ from typing import cast
 
 from perfc.costmodels.machine import MeasuredKernel, Signature
 from perfc.costmodels.sheets.sheet_fields import quoted, shown
+from perfc.ir import PerfcError
 from perfc.ir import text as ir_text
 from perfc.ir.kernels import BUILTIN_KERNELS
-from perfc.ir.support import VerifyError
+from perfc.ir.support import VerifyError, parse_json
 
 _TEXTS = ("op", "dtype", "math", "timing", "source")
 _KEYS = frozenset({*_TEXTS, "repeated", "params", "rows"})
@@ -106,8 +107,8 @@ def _row_problems(rows: object, names: int) -> Iterator[str]:
 
 def _is_row(text: str, names: int) -> bool:
     try:
-        row: object = json.loads(text)
-    except (ValueError, RecursionError):
+        row = parse_json(text, PerfcError, "", "a row")
+    except PerfcError:
         return False
     if not isinstance(row, list):
         return False

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perfc.ir.support.files import write_file
     from perfc.ir.support.input_files import (
         damage_as,
+        json_value,
         parse_json,
         parse_toml,
         path_text,
@@ -100,6 +101,7 @@ else:
             "files": ("write_file",),
             "input_files": (
                 "damage_as",
+                "json_value",
                 "parse_json",
                 "parse_toml",
                 "path_text",
@@ -176,6 +178,7 @@ __all__ = [
     "is_built_in",
     "is_perfcs_own",
     "is_somebody_elses",
+    "json_value",
     "load_plugin",
     "moved_to",
     "name_text",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from perfc.ir.support.errors import PerfcError, UsageError
 
 _CHUNK = 2**20
 
+_MOST, _FEW_DIGITS = sys.float_info.max, sys.float_info.max_10_exp
 _MOST_PARTS = 64
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(
@@ -182,20 +184,39 @@ def parse_json(
         what: What it should be: `a plan in JSON`.
 
     Raises:
-        PerfcError: of class *error_class*: it is no JSON.
+        PerfcError: of class *error_class*: it is no JSON, has a key twice, or a number
+            that is not finite, or that no float holds.
         BudgetError: it has too many values.
 
     """
-    spend("values", _values(text), where)
     with damage_as(error_class, where, what):
-        parsed: object = json.loads(text)
-        return parsed
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")
+        spend("values", 1 + sum(map(text.count, ",[{")), where)
+        return json_value(text)
+
+
+def json_value(text: str) -> object:
+    """Return the value that JSON says, with keys that differ and finite numbers.
+
+    Raises:
+        ArithmeticError: a number is none.
+        ValueError: it is no JSON, or a key stands twice.
+        RecursionError: it is nested too deeply.
+
+    """
+    try:
+        parsed: object = _STRICT.decode(text)
+    except OverflowError:
+        _check_numbers(json.loads(text))  # which names the key
+        raise
+    return parsed
 
 
 def parse_toml(
     text: str, error_class: type[PerfcError], where: str
 ) -> Mapping[str, object]:
-    """Return the tables that TOML says.
+    """Return the tables that TOML says, within the budget of values.
 
     Args:
         text: TOML.
@@ -203,22 +224,66 @@ def parse_toml(
         where: What begins the message.
 
     Raises:
-        PerfcError: of class *error_class*: it is no TOML, or has a key of too many
-            parts, over which `tomllib` takes time that grows with their square.
+        PerfcError: of class *error_class*: it is no TOML, has a number that is not
+            finite, or that no float holds, or has a key of too many parts, over which
+            `tomllib` takes time that grows with their square.
+        BudgetError: it has too many values.
 
     """
+    spend("values", 1 + sum(map(text.count, "=,[")), where)
     if _LONG_KEY.search(text):
         message = f"{where}: not valid TOML: a key of more than {_MOST_PARTS} parts"
         raise error_class(message)
     try:
-        return tomllib.loads(text)
+        found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         message = f"{where}: not valid TOML: {reason_of(error)}"
         raise error_class(message) from None
+    with damage_as(error_class, where, "TOML"):
+        _check_numbers(found)
+    return found
 
 
-def _values(text: str | bytes) -> int:
-    """Count what separates and begins values: there are no more than that."""
-    if isinstance(text, bytes):
-        return 1 + sum(map(text.count, (b",", b"[", b"{")))
-    return 1 + sum(map(text.count, (",", "[", "{")))
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        left = iter(found)  # in the order in which names came first
+        twice = next(name for name, _ in pairs if name != next(left, None))
+        message = f"{twice!r} is there twice"
+        raise ValueError(message)
+    return found
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if len(digits) > _FEW_DIGITS and not -_MOST <= number <= _MOST:
+        raise OverflowError
+    return number
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    if not -_MOST <= number <= _MOST:
+        raise OverflowError
+    return number
+
+
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_int=_whole,
+    parse_float=_number,
+    parse_constant=_number,
+)
+
+
+def _check_numbers(value: object, key: str = "") -> None:
+    """Refuse numbers of a document that are not finite, or that no float holds."""
+    if isinstance(value, dict):
+        for name, inner in cast("dict[str, object]", value).items():
+            _check_numbers(inner, name)
+    elif isinstance(value, list):
+        for inner in cast("list[object]", value):
+            _check_numbers(inner, key)
+    elif isinstance(value, int | float) and not -_MOST <= value <= _MOST:
+        message = f"{key or 'a number'} is {str(value)[:20]}, expected a finite number"
+        raise ValueError(message)

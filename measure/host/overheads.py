@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from perfc.ir import AttrValue, PerfcError, Record
-from perfc.ir.support import write_file
+from perfc.ir.support import parse_json, read_text, write_file
 from perfc.measure.device import Device
 from perfc.measure.failure import explained
 from perfc.measure.host.floors import floors
@@ -140,13 +140,14 @@ class OverheadRun:
 
     def _kept(self) -> dict[str, list[Any]]:
         """Return the samples of models that an interrupted run has measured."""
+        if not self._samples.exists():
+            return {}
         try:
-            found: Any = json.loads(self._samples.read_text(encoding="utf-8"))
+            text = read_text(self._samples, PerfcError, "samples in JSON")
+            found: Any = parse_json(text, PerfcError, "", "samples in JSON")
             models: dict[str, list[Any]] = found["models"]
             same = found["source"] == self.device.source
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (PerfcError, KeyError, TypeError) as error:
             msg = f"cannot read {self._samples}: {error}; remove it, then measure again"
             raise PerfcError(msg) from None
         return models if same else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ import attrs
 
 from perfc.costmodels import Target, assumed_system, load_target
 from perfc.ir import PerfcError
+from perfc.ir.support import parse_toml, read_text
 
 MAX_GPUS = 4096
 """GPUs of a network, at most."""
@@ -159,13 +159,9 @@ def read_network(path: str) -> Network:
         PerfcError: it is no such file, or the network cannot be.
 
     """
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"network file {path}: {reason}"
-        raise PerfcError(msg) from None
-    return _Reader(path).network(found)
+    where = f"network file {path}"
+    text = read_text(Path(path), PerfcError, "a network file")
+    return _Reader(path).network(parse_toml(text, PerfcError, where))
 
 
 @attrs.frozen
@@ -268,8 +264,7 @@ class _Reader:
 
     def _number(self, where: str, entry: Mapping[str, Any], key: str) -> float:
         found = entry.get(key, 0)
-        number = isinstance(found, int | float) and not isinstance(found, bool)
-        if not number or not math.isfinite(found):
+        if not isinstance(found, int | float) or isinstance(found, bool):
             self._refuse(f"{where}: {key} {found!r}, expected a number")
         return float(found)
 

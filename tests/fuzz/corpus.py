@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from onnx.backend.test.case.test_case import TestCase
-from tests.fuzz.generate import FILE, GENERATORS, MODEL, Input
+from tests.fuzz.documents import journal, report
+from tests.fuzz.generate import FILE, MODEL, Input
+from tests.fuzz.generate import GENERATORS as MADE_UP
 from tests.fuzz.mutate import (
     Mutator,
     damage_bytes,
+    damage_json,
     damage_onnx,
     damage_pt2,
     damage_text,
@@ -24,13 +27,19 @@ FIELDS: Mapping[str, Mutator] = {
     ".onnx": damage_onnx,
     ".pt2": damage_pt2,
     ".toml": damage_toml,
+    ".json": damage_json,
     ".perfc": damage_text,
     "meaning": damage_meaning,
 }
 """The mutator of fields, by suffix or by kind."""
 
+GENERATORS = {**MADE_UP, "journals": journal, "reports": report}
+"""What makes inputs of a kind that has no files."""
+
 _TARGET = ("--target", "v100")
+_H100 = ("--target", "h100")
 _JSON = ("--format", "json")
+_SMALL = (MODEL, "--batch", "64")
 COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ".onnx": (
         ("analyze", FILE, *_TARGET),
@@ -42,17 +51,34 @@ COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("analyze", FILE, *_TARGET, "--batch", "8"),
     ),
     ".perfc": (
-        ("analyze", FILE, *_TARGET),
+        ("analyze", FILE, *_H100),
         ("analyze", FILE, *_TARGET, "--batch", "8"),
         ("opt", "-p", "shape-inference,fold-shapes", FILE),
     ),
     "meaning": (
         ("analyze", FILE, *_TARGET, *_JSON),
         ("analyze", FILE, *_TARGET, "--batch", "8", *_JSON),
-        ("analyze", FILE, *_TARGET, "--batch", "8", "--mode", "training", *_JSON),
+        ("analyze", FILE, *_H100, "--batch", "8", "--mode", "training", *_JSON),
     ),
-    "targets": (("analyze", MODEL, "--batch", "64", "--target", FILE),),
-    "profiles": (("analyze", MODEL, "--batch", "64", *_TARGET, "--overheads", FILE),),
+    "targets": (("analyze", *_SMALL, "--target", FILE),),
+    "systems": (("analyze", *_SMALL, "--ranks", "2", "--target", FILE),),
+    "profiles": (("analyze", *_SMALL, *_TARGET, "--overheads", FILE),),
+    "presets": (("analyze", *_SMALL, "--preset", FILE),),
+    "scenarios": (("place", FILE, *_JSON), ("place", FILE)),
+    "networks": (
+        (
+            *("parallel", "gpt2:layers=1", "--network", FILE, "--batch", "4"),
+            *("--microbatches", "2", "-q", "--format", "json"),
+        ),
+    ),
+    "budgets": (("check", FILE),),
+    "stages": (("analyze", *_SMALL, *_TARGET, "--input-pipeline", FILE, *_JSON),),
+    "plans": (
+        (
+            *("analyze", "dlrm-ddp:tables=6,rows=1000", "--batch", "64", *_TARGET),
+            *("--pass", f"shard-embeddings{{ranks=4,plan={FILE},per-node=2}}"),
+        ),
+    ),
 }
 _SHARE_OF_FIELDS = 0.7
 
@@ -66,6 +92,9 @@ def project_files() -> list[Path]:
         ("tests/frontends/onnx/goldens", "*.perfc"),
         ("costmodels/targets", "*.toml"),
         ("costmodels/profiles", "*.toml"),
+        ("costmodels/systems", "*.toml"),
+        ("costmodels/presets", "*.toml"),
+        ("tests/fixtures/documents", "*/*.*"),
     )
     return [p for folder, glob in folders for p in sorted((ROOT / folder).glob(glob))]
 
@@ -97,7 +126,8 @@ def by_kind(files: Iterable[Path]) -> dict[str, list[Path]]:
     """Sort files by what reads them; kinds that are made up have none."""
     kinds: dict[str, list[Path]] = {}
     for path in files:
-        kind = path.parent.name if path.suffix == ".toml" else path.suffix
+        named = path.suffix in {".toml", ".json"}
+        kind = path.parent.name if named else path.suffix
         kinds.setdefault(kind, []).append(path)
         if kind == ".perfc":
             kinds.setdefault("meaning", []).append(path)

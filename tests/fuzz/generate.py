@@ -121,7 +121,7 @@ def _row(rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _spread(rng: random.Random, data: bytes) -> bytes:
+def spread(rng: random.Random, data: bytes) -> bytes:
     """Damage bytes of a few of the files, too."""
     return damage_bytes(rng, data) if rng.random() < 0.3 else data
 
@@ -130,7 +130,7 @@ def measured_rows(rng: random.Random) -> Input:
     """Make a table of measured rows, CSV or Parquet, to score or to fit."""
     rows = [_row(rng) for _ in range(rng.choice((0, 1, 1, 2, 5, 30)))]
     parquet = rng.random() < 0.3
-    data = _spread(rng, (_parquet if parquet else _csv)(rng, rows))
+    data = spread(rng, (_parquet if parquet else _csv)(rng, rows))
     words: tuple[str, ...] = ("validate", FILE, "--format", "json")
     if rng.random() < 0.4:
         words = ("calibrate", "--from", FILE, "-o", f"{FILE}.toml")
@@ -195,7 +195,7 @@ def nccl(rng: random.Random) -> Input:
             (str(rng.choice(NUMBERS)), "²", "9" * 5000, *_NAMES[:5])
         )
         lines[at] = " ".join(cells)
-    data = _spread(rng, "\n".join(lines).encode("utf-8", "surrogatepass"))
+    data = spread(rng, "\n".join(lines).encode("utf-8", "surrogatepass"))
     words = ("calibrate", "--from", FILE, "-o", f"{FILE}.toml")
     return Input("nccl log", ".log", data, words)
 
@@ -248,7 +248,7 @@ def indices(rng: random.Random) -> Input:
                 archive.writestr(f"{name}.npy", _npy(rng))
         data = stream.getvalue()
     words = ("locality", FILE, "--format", rng.choice(("json", "table")))
-    return Input("indices", suffix, _spread(rng, data), words)
+    return Input("indices", suffix, spread(rng, data), words)
 
 
 def kineto(rng: random.Random) -> Input:
@@ -278,7 +278,7 @@ def kineto(rng: random.Random) -> Input:
     if rng.random() < 0.4:
         words = ("rescale", FILE, "--from", "a100", "--to", "h100", "--format", "json")
     data = json.dumps(head).encode("utf-8", "surrogatepass")
-    return Input("kineto trace", ".json", _spread(rng, data), words)
+    return Input("kineto trace", ".json", spread(rng, data), words)
 
 
 _MODELS = (

@@ -159,16 +159,45 @@ def damage_pt2(rng: random.Random, data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         members = {name: packed.read(name) for name in packed.namelist()}
     name = max(members, key=lambda name: len(members[name]))
-    model = json.loads(members[name])
-    for _ in range(rng.choice(_CHANGES)):
-        places = list(_json_places(model))
-        _change_json(rng, rng.choice(places), [*places])
-    members[name] = json.dumps(model).encode()
+    members[name] = damage_json(rng, members[name])
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as packed:
         for member, content in members.items():
             packed.writestr(zipfile.ZipInfo(member), content)
     return file.getvalue()
+
+
+def damage_json(rng: random.Random, data: bytes) -> bytes:
+    """Change a few values of JSON; at times a key stands twice."""
+    document = json.loads(data)
+    for _ in range(rng.choice(_CHANGES)):
+        places = list(_json_places(document))
+        if places:
+            _change_json(rng, rng.choice(places), [*places])
+    text = json.dumps(document)
+    if rng.random() < 0.05:
+        text = text.replace("{", '{"x": 1, "x": 2, ', 1)
+    return text.encode()
+
+
+def damage_table(rng: random.Random, data: bytes) -> bytes:
+    """Change a few cells of a CSV file, its rows or its columns."""
+    rows = [line.split(",") for line in data.decode().splitlines()]
+    for _ in range(rng.choice(_CHANGES)):
+        row, column = rng.randrange(len(rows)), rng.randrange(len(rows[0]))
+        kind = rng.randrange(8)
+        if kind == 0:
+            rows = [[*r[:column], *r[column + 1 :]] for r in rows]
+        elif kind == 1:
+            rows.insert(row, [*rows[row]])
+        elif kind == 2 and len(rows) > 1:
+            del rows[row]
+        elif column < len(rows[row]):
+            odd = (*map(str, NUMBERS), *_NOT_FINITE, *_WORDS, "9" * 400)
+            rows[row][column] = rng.choice(odd)
+        if not rows[0]:
+            break
+    return "\n".join([*map(",".join, rows), ""]).encode()
 
 
 _JsonPlace: TypeAlias = tuple[Any, Any]
@@ -199,12 +228,14 @@ def _change_json(
         holder[key] = rng.choice(NUMBERS)
     else:
         odd: Any = (None, True, [], {}, [[]], rng.choice(_WORDS), rng.choice(_FLOATS))
+        odd = (*odd, 10**400, float(rng.choice(_NOT_FINITE)))
         holder[key] = rng.choice((*odd, rng.choice(NUMBERS)))
 
 
 _ODD_TOML = (
     *("0", "-1", "1e308", "1e-320", "inf", "-inf", "nan", "true", "[]", "{}"),
     *('""', '"x"', "'''a\nb'''", "2024-01-01", "99999999999999999999999", "0x7f"),
+    *("9" * 400, "1e400", "-0.0"),
     *("[1, 2]", '{ value = 1, source = "" }', '{ value = "x" }', "[[1], [2]]", "=", ""),
     '"' + "y" * 3000 + '"',
 )

@@ -16,13 +16,14 @@ from tests.fuzz import run as fuzz
 from tests.fuzz import trial
 from tests.fuzz.corpus import (
     COMMANDS,
+    GENERATORS,
     ROOT,
     by_kind,
     make_input,
     project_files,
     read,
 )
-from tests.fuzz.generate import GENERATORS, Input
+from tests.fuzz.generate import Input
 from tests.fuzz.state import State, Tally
 from tests.fuzz.trial import Verdict
 from tests.fuzz.worker import numbered_input

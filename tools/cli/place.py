@@ -333,7 +333,7 @@ def _given(name: str, options: Mapping[str, Any], setup: Mapping[str, Any]) -> A
     """
     value = options[name]
     found = setup.get(name) if value is None else value
-    if not found and _FIRST[name]:
+    if found is None and _FIRST[name]:
         raise click.MissingParameter(
             param_hint=f"'{_FIRST[name]}'", param_type="option"
         )

@@ -20,13 +20,16 @@ from typing import Any, NoReturn, cast
 import attrs
 
 from perfc.costmodels.tiers import HostGroup, hosts_for, saving
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import PerfcError, UsageError, spend
 from perfc.ir.support import parse_toml, read_text
 from perfc.tools.models import ListedTable, TableList
 
 _FOLDER = Path(__file__).parent / "scenarios"
 _BYTES = 2
 """Bytes of an element: fp16, so that rows have half as many columns."""
+
+_LEAST, _MOST = 1e-9, 1e15
+"""Of numbers, so that what is worked out from them is finite."""
 
 BASE, TIERS = "base", "tiers"
 """The plans whose fleets a scenario has."""
@@ -164,31 +167,28 @@ class _Reader:
     def read(self, document: Mapping[str, Any]) -> Scenario:
         """Return the scenario."""
         setup, fleet = self._table(document, "setup"), self._table(document, "fleet")
-        name = str(document.get("name", Path(self._where).stem))
-        given = {
-            key: self._value(setup, key, f"setup.{key}")
-            for key in SETUP
-            if key in setup
-        }
+        name = self._text(document, "name", Path(self._where).stem)
+        given = {key: self._setup(setup, key) for key in SETUP if key in setup}
         tables: list[ListedTable] = []
         users: list[str] = []
         for entry in self._list(document, "tables"):
             listed = self._tables(entry, str(given.get("popularity", "")))
             tables += listed
-            users += [table.name for table in listed] if entry.get("users") else []
+            users += [table.name for table in listed] if self._flag(entry) else []
+            spend("parts", len(tables), self._where)
         load = 0.0
         if "load_per_s" in fleet:
             load = self._number(fleet, "load_per_s", "fleet.load_per_s")
         groups = [self._group(entry, load) for entry in self._list(fleet, "groups")]
         found = Scenario(
             name=name,
-            title=str(document.get("title", "")),
+            title=self._text(document, "title", ""),
             inputs=tuple(self._inputs),
             setup=given,
             tables=TableList(name, tuple(tables), None),
             users=tuple(users),
             groups=tuple(groups),
-            power_unit=str(fleet.get("power_unit", "units")),
+            power_unit=self._text(fleet, "power_unit", "units"),
         )
         for plan in (BASE, TIERS):
             if not found.fleet(plan):
@@ -196,8 +196,9 @@ class _Reader:
         return found
 
     def _tables(self, entry: Mapping[str, Any], popularity: str) -> list[ListedTable]:
-        name = str(entry.get("name", "table"))
+        name = self._text(entry, "name", "table")
         count = self._whole(entry, "count", f"{name}: count")
+        spend("parts", count, self._where)
         row_bytes = self._whole(entry, "row_bytes", f"{name}: row_bytes")
         if row_bytes % _BYTES:
             self._refuse(f"{name}: row_bytes {row_bytes}: expected an even number")
@@ -212,7 +213,9 @@ class _Reader:
         return [attrs.evolve(table, name=f"{name}{n}") for n in range(count)]
 
     def _group(self, entry: Mapping[str, Any], load: float) -> Group:
-        plan, name = str(entry.get("plan", "")), str(entry.get("name", "hosts"))
+        plan, name = (
+            self._text(entry, *of) for of in (("plan", ""), ("name", "hosts"))
+        )
         at = f"{plan}: {name}"
         if plan not in {BASE, TIERS}:
             self._refuse(f"fleet.groups: plan {plan!r} is none of {BASE}, {TIERS}")
@@ -229,8 +232,10 @@ class _Reader:
 
     def _number(self, table: Mapping[str, Any], key: str, what: str) -> float:
         found = self._value(table, key, what)
-        if isinstance(found, bool) or not isinstance(found, int | float) or found <= 0:
-            self._refuse(f"{what} is {found!r}, expected a number above 0")
+        number = isinstance(found, int | float) and not isinstance(found, bool)
+        if not number or not _LEAST <= found <= _MOST:
+            expected = f"a number above 0, from {_LEAST:g} to {_MOST:g}"
+            self._refuse(f"{what} is {found!r}, expected {expected}")
         return float(found)
 
     def _whole(self, table: Mapping[str, Any], key: str, what: str) -> int:
@@ -239,6 +244,29 @@ class _Reader:
             self._refuse(f"{what} is {found:g}, expected a whole number")
         return int(found)
 
+    def _setup(self, setup: Mapping[str, Any], key: str) -> float | str:
+        what = f"setup.{key}"
+        if key == "queries_per_s":
+            return self._number(setup, key, what)
+        if key == "candidates":
+            return self._whole(setup, key, what)
+        found = self._value(setup, key, what)
+        if not isinstance(found, str) or not found:
+            self._refuse(f"{what} is {found!r}, expected text")
+        return found
+
+    def _text(self, table: Mapping[str, Any], key: str, usual: str) -> str:
+        found = table.get(key, usual)
+        if not isinstance(found, str):
+            self._refuse(f"{key} is {found!r}, expected text")
+        return found
+
+    def _flag(self, entry: Mapping[str, Any]) -> bool:
+        found = entry.get("users", False)
+        if not isinstance(found, bool):
+            self._refuse(f"users is {found!r}, expected true or false")
+        return found
+
     def _value(self, table: Mapping[str, Any], key: str, what: str) -> Any:  # noqa: ANN401 - of TOML
         entry = table.get(key)
         fields: Mapping[str, Any] = {}
@@ -246,7 +274,8 @@ class _Reader:
             fields = cast("Mapping[str, Any]", entry)
         if "value" not in fields or "source" not in fields:
             self._refuse(f"{what}: expected {key} = {{ value = ..., source = ... }}")
-        self._inputs.append(Input(what, fields["value"], str(fields["source"])))
+        source = self._text(fields, "source", "")
+        self._inputs.append(Input(what, fields["value"], source))
         return fields["value"]
 
     def _table(self, document: Mapping[str, Any], key: str) -> Mapping[str, Any]:

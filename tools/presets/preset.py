@@ -212,10 +212,10 @@ class _Reader:
         if {*table} != {"value", "source"}:
             return cast("Any", value), self._text("source") or self.where
         name, known = table["source"], self._table(_SOURCES)
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             msg = f"{key} has the source {name!r}, which [{_SOURCES}] does not have"
             raise UsageError(msg)
-        return table["value"], str(known[str(name)])
+        return table["value"], str(known[name])
 
 
 def _lines(

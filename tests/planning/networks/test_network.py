@@ -113,5 +113,5 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, problem: str) -> 
 
 def test_no_file(tmp_path: Path) -> None:
     """It is named."""
-    with pytest.raises(PerfcError, match=r"network file .*none\.toml"):
+    with pytest.raises(PerfcError, match=r"cannot read .*none\.toml"):
         read_network(str(tmp_path / "none.toml"))
