@@ -4,8 +4,8 @@ A library's choice of kernel for each size is no formula. Where thousands of GEM
 a GPU were measured, a small network says by which factor they differ from the model:
 two layers of tanh over the sizes, what the model says of them, and how well they fill
 tiles and waves. It is used for that GPU and others of its chip (as many SMs of the same
-compute capability), that type, and sizes up to some times those measured: on other
-chips such corrections made things worse.
+compute capability) and that type: on other chips such corrections made things worse.
+Sizes beyond some times those measured are corrected as those.
 
 Weights are in `fitted/gemm_residual.npz`, written by `benchmarks/fit.py --what
 gemms` from aiconfigurator's rows (Apache-2.0; CUDA graphs; bf16: sglang 0.5.10,
@@ -20,7 +20,9 @@ another session or board, or on sizes of layers, are left out
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from operator import le
 from typing import Any
 
 import attrs
@@ -73,6 +75,9 @@ BEYOND = _CONSTANTS.number("beyond")
 
 _SIZES = ("b", "m", "n", "k")
 
+_SIDE = 4
+"""Which number of `ranged` is the longest side of what is batched, 0 of one GEMM."""
+
 _AT_ONCE = 1024
 """Rows corrected at a time: their features then stay in a CPU's cache."""
 
@@ -97,7 +102,7 @@ class Known:
 
     @functools.cached_property
     def furthest(self) -> Floats:
-        """The largest sizes that are corrected, as `ranged`; shape (7, 1)."""
+        """The largest sizes of which there are factors, as `ranged`; shape (7, 1)."""
         times = [REACH] * 5 + [LONGER, 1.0]
         found: Floats = self.network.most * np.array([times]).T
         return found
@@ -122,9 +127,12 @@ class Known:
         sizes = ranged(told_s, gemms)
         least = (sizes >= self.network.least).all(axis=0)
         least &= ~np.isin(gemms.own, NO_NETWORK)
-        near = np.flatnonzero(least & (sizes <= self.furthest).all(axis=0))
+        least &= (sizes[_SIDE] == 0) | (self.furthest[_SIDE] > 0)  # batches were seen
+        near = np.flatnonzero(least & (sizes[-1] <= self.furthest[-1]))
         part = gemms.part(near)
-        found = factors(self.network, told_s[near], part, self.gpu)
+        end_s, end = _at_the_end(told_s[near], part.size, self._ends[1], ARRAYS)
+        part = attrs.evolve(part, sizes=np.array(end[:4]), bytes=end.bytes)
+        found = factors(self.network, end_s, part, self.gpu)
         seconds[rows[near]] *= self._of_whole(found, told_s[near])
         inside = (sizes[:, near] <= self.network.most).all(axis=0)
         measured: Indices = rows[near[inside & self.own]]
@@ -150,10 +158,11 @@ class Known:
         turned, told_s = float(transposed), modelled_s - self.launch_s
         sizes = _ranged(told_s, size, turned, FLOATS)
         low, high = self._ends
-        for least, value, most in zip(low, sizes, high, strict=True):
-            if not least <= value <= most:
-                return 1.0, False
-        features = _features(told_s, size, turned, self.gpu, FLOATS)
+        unseen = sizes[_SIDE] > 0 and not high[_SIDE]
+        if unseen or not all(map(le, low, sizes)) or sizes[-1] > high[-1]:
+            return 1.0, False
+        end_s, end = _at_the_end(told_s, size, high, FLOATS)
+        features = _features(end_s, end, turned, self.gpu, FLOATS)
         inside = self.own and self.network.covers(sizes)
         found = FLOATS.exp(self.network.of_one(features))
         return self._of_whole(found, told_s), inside
@@ -239,6 +248,27 @@ def _ranged(
     batch, m, n, k, _, _ = size
     side = maths.most(maths.most(m, n), k) * maths.flag(batch > 1)
     return batch, m, n, k, side, seconds, batch * transposed
+
+
+def _at_the_end(
+    seconds: Number, size: Size[Number], furthest: Sequence[float], maths: Maths[Number]
+) -> tuple[Number, Size[Number]]:
+    """Return the largest part of a GEMM that is corrected, and its *seconds*.
+
+    The factor of what is larger is that of this part: were it 1, a GEMM of one row more
+    would be faster.
+    """
+    least, (b, m, n, k, side, longest, _) = maths.least, furthest
+    side_of = maths.where(size.batch > 1, side, math.inf)
+    end = size._replace(
+        batch=least(size.batch, b),
+        m=least(least(size.m, m), side_of),
+        n=least(least(size.n, n), side_of),
+        k=least(least(size.k, k), side_of),
+    )
+    whole = size.batch * size.m * size.n * size.k
+    share = end.batch * end.m * end.n * end.k / whole
+    return least(seconds * share, longest), end._replace(bytes=size.bytes * share)
 
 
 def factors(network: Network, seconds: Floats, gemms: Gemms, target: Target) -> Floats:

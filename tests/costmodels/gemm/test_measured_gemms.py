@@ -83,16 +83,20 @@ def test_what_rows_say_is_carried_to_the_same_chip() -> None:
 
 
 def test_sizes_up_to_some_times_those_measured_are_corrected() -> None:
-    """As the largest measured ones are; beyond, and below the least, the model says."""
+    """As the largest measured ones are, and beyond as those of the end.
+
+    Below the least, the model says.
+    """
     n = k = LARGEST
-    sizes = [(4096, n, k // 8), (4096, 2 * n, k // 8), (4096, 8 * n, k // 8)]
+    sizes = [(4096, times * n, k // 8) for times in (1, 2, 8, 9, 64)]
     factors = _seconds(H100, sizes) / _formula_s(H100, sizes)
     assert (np.abs(np.log(factors / factors[0])) < 0.1).all()
     assert (factors != 1).all()
+    assert pytest.approx([factors[2]] * 2, rel=1e-3) == list(factors[3:])
 
-    others = [(4096, 9 * n, k // 8), (4096, 16, k // 8)]
-    assert pytest.approx([1.0, 1.0]) == list(
-        _seconds(H100, others) / _formula_s(H100, others)
+    small = [(4096, 16, k // 8)]
+    assert pytest.approx([1.0]) == list(
+        _seconds(H100, small) / _formula_s(H100, small)
     )
 
 
