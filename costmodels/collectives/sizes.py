@@ -95,7 +95,7 @@ class Collectives:
     def switch_adds(self) -> Flags:
         """Whether switches may add up for it in its nodes, where they can."""
         found: Flags = (self.op == "all_reduce") & np.isin(self.dtype, NVLS_DTYPES)
-        found &= self.per_node >= NVLS_RANKS
+        found &= np.minimum(self.per_node, self.ranks) >= NVLS_RANKS
         return found
 
     @property

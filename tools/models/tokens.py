@@ -60,7 +60,7 @@ def _as_long_as(value: Value) -> Iterator[Value]:
             continue
         same = any(has_trait(node, trait) for trait in _SAME_ELEMENTS)
         for one in node.operands:
-            alike = same or None is not _columns(one) == _columns(value)
+            alike = same or _columns(one) == _columns(value) is not None
             if alike and one not in seen:
                 seen.add(one)
                 left.append(one)
