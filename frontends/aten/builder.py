@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import attrs
@@ -30,6 +30,7 @@ from perfc.ir import (
 )
 from perfc.ir.core import PARAM
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.ir.step_loops import STEP_LOOP, step_loops
 from perfc.ir.support import Level, UnsupportedModelError
 from perfc.ir.types import MemorySpace
 from perfc.ir.verification import verify
@@ -166,6 +167,7 @@ class AtenBuilder:
                 *diagnostics,
                 *map(_remark, self._misfits.items()),
                 *map(_assumed, self._assumptions.items()),
+                *_walked(self._graph),
             ),
         )
 
@@ -317,6 +319,20 @@ def _remark(misfit: tuple[str, str]) -> Diagnostic:
     label, reason = misfit
     message = f"{label} is used as perfc does not know it ({reason}): an unknown op"
     return Diagnostic(Level.WARNING, "unknown-use", message, label)
+
+
+def _walked(graph: Graph) -> Iterator[Diagnostic]:
+    loops = step_loops(graph)
+    if loops:
+        first, others = loops[0], len(loops) - 1
+        module, line = first.nodes[0].location.module, first.nodes[0].location.source
+        more = f" (and {others} more of its kind)" if others else ""
+        message = (
+            f"{module or graph.name}{more} runs {first.steps} steps one after another, "
+            f"{len(first.nodes)} ops, where libraries have a fused kernel; --pass "
+            "fuse-scans prices inference with one"
+        )
+        yield Diagnostic(Level.NOTE, STEP_LOOP, message, line)
 
 
 def _assumed(assumption: tuple[str, str]) -> Diagnostic:
