@@ -157,6 +157,19 @@ class Browser:
         script = "return document.scrollingElement.scrollWidth - innerWidth"
         return int(self.run(script))
 
+    def cut_off(self) -> tuple[int, list[str]]:
+        """Return how many boxes are cut off, and which of all say it wrongly."""
+        script = """
+        const boxes = [...document.querySelectorAll(".scroll")]
+          .filter((e) => e.checkVisibility());
+        const isCut = (e) => e.scrollWidth > e.clientWidth;
+        const said = (e) => getComputedStyle(e, "::before").content;
+        const wrong = boxes.filter((e) => isCut(e) !== said(e).startsWith('"scroll'));
+        return [boxes.filter(isCut).length, wrong.map((e) => e.outerHTML.slice(0, 80))];
+        """
+        count, wrong = self.run(script)
+        return count, wrong
+
     def contrasts(self) -> tuple[int, list[str]]:
         """Return how many texts are seen, and those with a contrast below 4.5 to 1."""
         count, low = self.run(_CONTRAST)

@@ -151,7 +151,7 @@ class LookaheadCache(Pass):
         ctx.note(
             "row-cache",
             f"{math.fsum(fetched):,.0f} of {math.fsum(r.touched for r in found):,.0f} "
-            f"rows of a batch are fetched, {moved / 1e6:,.1f} MB"
+            f"rows of a batch are fetched, {moved / 1e6:,.1f} MB moved"
             + (f", {window} batches early" if ahead else ""),
         )
         nodes, _ = _on_nodes(ranks, ctx)

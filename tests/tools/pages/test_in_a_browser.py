@@ -81,6 +81,7 @@ def test_a_page_is_readable(tab: Browser, name: str) -> None:
             tab.drawn()
 
             assert 0 >= tab.too_wide(), f"{scheme}, {width}"
+            assert [] == tab.cut_off()[1], f"{scheme}, {width}"
         tab.run("document.querySelectorAll('details').forEach((d) => (d.open = true))")
         tab.drawn()
         count, low = tab.contrasts()

@@ -179,6 +179,7 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     const scroll = perfc.element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Numbers of the chart" });
     scroll.append(table);
     box.append(scroll);
+    perfc.widths.observe(scroll);
     if (points.length > MOST_ROWS)
       box.append(perfc.element("p", { class: "dim" }, `The first ${MOST_ROWS} of ${points.length}.`));
     fold.append(box);

@@ -113,5 +113,11 @@ const perfc = (() => {
       input.nextElementSibling.textContent = text ? `${count} of ${rows.length} rows` : "";
     });
 
-  return { amount, tick, ticks, element, color, swatch, tip, drawn, own };
+  /** Says of boxes that are wider than their place that they scroll. */
+  const widths = new ResizeObserver((boxes) => {
+    for (const { target } of boxes) target.classList.toggle("wide", target.scrollWidth > target.clientWidth);
+  });
+  for (const box of document.querySelectorAll(".scroll")) widths.observe(box);
+
+  return { widths, amount, tick, ticks, element, color, swatch, tip, drawn, own };
 })();
