@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import perfc
 from perfc.tools import Comparison
-from perfc.tools.reports.board_ratios import beyond_sheets
+from perfc.tools.reports.comparison import beyond_sheets
 
 MODEL = "dlrm-mlperf:max_rows=1000"
 
