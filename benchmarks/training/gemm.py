@@ -80,7 +80,7 @@ WIDE_FITTED = (
 
 One board has rows of them, H100. What memory and L2 give is not of the lanes, and the
 rows of one board cannot tell it from what the SMs take: fitted to them, a store that
-HBM hides badly became four times the cycles on a board with a tenth of the memory rate.
+HBM hides badly took five times the cycles on a board with a tenth of the memory rate.
 """
 
 TENSOR_FITTED = (
