@@ -9,6 +9,7 @@ import pytest
 
 import perfc
 from perfc.costmodels import load_target, target_names
+from perfc.frontends import WORKLOADS
 
 BATCHES: Mapping[str, Sequence[int]] = {
     "bert-base:layers=1": (1, 2, 3, 4, 6, 8, 12, 16, 32, 96),
@@ -20,9 +21,10 @@ BATCHES: Mapping[str, Sequence[int]] = {
 }
 
 JOINED = ("dlrm-ddp", "dlrm-default")
-"""Models that join lookups. Inductor writes each into its place by a kernel of its
-own; eager PyTorch has one for all (`ConcatKernel` in `ir.py`, PyTorch 2.13), so
-that compiled kernels may take longer."""
+"""Models that join more than eight lookups. Inductor writes each into its place by a
+kernel of its own (`cat` in `lowering.py`, `max_pointwise_cat_inputs`; `ConcatKernel` in
+`ir.py`, which makes one kernel of a graph's inputs only; PyTorch 2.13); eager PyTorch
+has one for all, so that compiled kernels may take longer."""
 
 SAMPLED = [
     ("bert-base:layers=1", "inference", "h100"),
@@ -91,6 +93,44 @@ def test_relations_hold_for_some_models(name: str, mode: str, gpu: str) -> None:
 def test_relations_hold(name: str, mode: str, gpu: str) -> None:
     """The same of every model, on every GPU that is known."""
     assert faults(name, mode, gpu) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "target", "batches"),
+    [
+        ("dlrm-zion", "inference", "2s-icelake", (1, 2, 63, 64)),
+        ("dlrm-ddp", "inference", "2s-icelake", (1, 2, 63, 64, 255, 256)),
+        ("deeprecsys-rm3", "inference", "cpu", (1, 2, 31, 32, 63, 64, 127, 128)),
+        ("wide-and-deep", "inference", "1s-server", (1, 2, 63, 64)),
+        ("gpt2:layers=1", "training", "a100", (64, 65)),
+        ("gpt3-2.7b:layers=1", "inference", "a100", (32, 33)),
+        ("switch-xl-4:layers=2", "inference", "a100", (128, 129)),
+    ],
+)
+def test_no_larger_batch_is_faster(
+    name: str, mode: str, target: str, batches: tuple[int, ...]
+) -> None:
+    """Also not where a model's GEMMs become those of other kernels, or of all cores."""
+    oracle = perfc.Oracle(name, target, batch=8, mode=mode)
+    times_us = oracle.batch({"batch": batches})["time_us"].tolist()
+
+    assert all(after > 0.99 * before for before, after in itertools.pairwise(times_us))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_compiled_is_no_slower(name: str, mode: str) -> None:
+    """Any built-in model, whose lookups are joined few at a time (`JOINED`)."""
+    parameters = WORKLOADS[name].parameters
+    small = {"layers": "2", "embedding": "batched"}
+    chosen = ",".join(f"{n}={value}" for n, value in small.items() if n in parameters)
+    model = perfc.load(f"{name}:{chosen}" if chosen else name, batch=4, mode=mode)
+    eager, compiled = (
+        perfc.analyze(model, "h100", runtime=runtime).time_us
+        for runtime in ("eager", "compiled")
+    )
+
+    assert compiled <= 1.01 * eager
 
 
 @pytest.mark.parametrize("gpu", ["a100", "l4"])

@@ -95,9 +95,7 @@ def test_sizes_up_to_some_times_those_measured_are_corrected() -> None:
     assert pytest.approx([factors[2]] * 2, rel=1e-3) == list(factors[3:])
 
     small = [(4096, 16, k // 8)]
-    assert pytest.approx([1.0]) == list(
-        _seconds(H100, small) / _formula_s(H100, small)
-    )
+    assert pytest.approx([1.0]) == list(_seconds(H100, small) / _formula_s(H100, small))
 
 
 def test_only_measured_sizes_are_as_sure() -> None:
