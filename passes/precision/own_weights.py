@@ -18,7 +18,7 @@ _MATRIX = 2
 
 
 def weight_of(node: Node) -> Value | None:
-    """Return what a linear layer multiplies by, before it is transposed.
+    """Return the weight of a linear layer, before it is transposed.
 
     None for other nodes. Rows times a matrix are a layer if that is a parameter.
     """
