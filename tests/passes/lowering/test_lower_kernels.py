@@ -43,7 +43,7 @@ def test_tf32_is_as_pytorch_has_it(
     target: str, options: dict[str, bool], gemm: str, cudnn: str
 ) -> None:
     """By default in what cuDNN computes, and not in GEMMs; each can be switched."""
-    lowering = LowerKernels(inputs="device", **options)
+    lowering = attrs.evolve(LowerKernels(inputs="device"), **options)
     found = [
         {k.math for k in kernels(lower(text, lowering, target)) if k.op in _MULTIPLY}
         for text in (
