@@ -57,9 +57,9 @@ _FINDS: list[tuple[str, Callable[[Tensor], Any], int, Callable[[int], Any]]] = [
     ("index", lambda x: x[x[:, 0] > 0], 4, lambda n: (n, 8)),
     ("index", lambda x: x[:, x[0] > 0], 8, lambda n: (4, n)),
     ("masked_select", lambda x: x.masked_select(x > 0), 32, lambda n: (n,)),
-    ("unique2", lambda x: x.unique(), 32, lambda n: (n,)),
-    ("unique_dim", lambda x: x.unique(dim=0), 4, lambda n: (n, 8)),
-    ("unique_consecutive", lambda x: x.unique_consecutive(), 32, lambda n: (n,)),
+    ("unique2", torch.unique, 32, lambda n: (n,)),
+    ("unique_dim", lambda x: torch.unique(x, dim=0), 4, lambda n: (n, 8)),
+    ("unique_consecutive", torch.unique_consecutive, 32, lambda n: (n,)),
     ("suppress", lambda x: suppress(x, 0.5), 4, lambda n: (n,)),
 ]
 
