@@ -35,3 +35,6 @@ OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = {
 `RWSAdagrad` of facebookresearch/dlrm; fbgemm fuses the same four into its lookups.
 AdamW takes dense gradients alone.
 """
+
+INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
+"""Places of the inputs of an iteration when it starts."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from perfc.ir import UsageError
+from perfc.ir.choices import INPUTS
 from perfc.ir.support import UnsupportedModelError, path_text
 
 if TYPE_CHECKING:
@@ -146,6 +147,14 @@ def choice_of(known: Sequence[str]) -> Read:
         return value
 
     return read
+
+
+def read_inputs(name: str, value: object) -> str:
+    """Read a place of inputs, and those of some behind it, by patterns of names."""
+    read = choice_of(INPUTS)
+    for part in value.split(",") if isinstance(value, str) else (value,):
+        read(name, part.rpartition("=")[2] if isinstance(part, str) else part)
+    return str(value)
 
 
 def read_dtype(name: str, value: Any) -> str:  # noqa: ANN401 - whatever was given

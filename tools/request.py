@@ -27,6 +27,7 @@ from perfc.tools.given import (
     read_anything,
     read_dtype,
     read_field,
+    read_inputs,
     read_model,
     read_popularity,
     read_prune,
@@ -52,7 +53,6 @@ MODES = (INFERENCE, TRAINING)
 
 CAPTURED = "cudagraph"
 RUNTIMES = ("eager", CAPTURED, "compiled")
-INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
 
 
 class DimOptions(TypedDict, total=False):
@@ -140,7 +140,8 @@ class Request:
         runtime: One of `RUNTIMES`.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pinned-blocking` (the host waits for each), `host-pageable` (it waits,
-            and the copy is slower) or `device` (no copies).
+            and the copy is slower) or `device` (no copies); places of some inputs may
+            follow by patterns of names, as `host-pinned,past_*=device`.
         attention: Which kernels attention runs by: one of `ATTENTION_KERNELS`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`.
@@ -314,13 +315,15 @@ class Request:
     inputs: str = attrs.field(
         default="host-pinned",
         metadata=_told(
-            choice_of(INPUTS),
+            read_inputs,
             Option(
                 flag="--inputs",
-                choices=INPUTS,
+                metavar="PLACE[,NAME=PLACE...]",
                 default="host-pinned",
-                help="Where inputs are when the iteration starts; blocking: the host "
-                "waits for each copy (no non_blocking), as from pageable memory.",
+                help="Where inputs are when the iteration starts: host-pinned, "
+                "host-pinned-blocking (the host waits for each copy, as without "
+                "non_blocking), host-pageable or device; and, by patterns of names, "
+                "some of them, as host-pinned,past_*=device.",
             ),
         ),
     )

@@ -93,13 +93,12 @@ class Lowering:
             version,
         )
 
-    def copy_inputs(self, graph: Graph) -> None:
-        """Copy each input that the graph reads on the device."""
-        kept: frozenset[Value] = frozenset()
+    def copy_inputs(self, graph: Graph, kept: frozenset[Value]) -> None:
+        """Copy inputs that the graph reads on the device, but those *kept* there."""
         if self._is_spread(graph):
             from perfc.passes.lowering.far_tables import kept_on_host  # noqa: PLC0415 - lazy
 
-            kept = kept_on_host(graph, on_cpu=False)  # nothing is copied to a CPU
+            kept |= kept_on_host(graph, on_cpu=False)  # nothing is copied to a CPU
         for value in graph.inputs:
             if value in kept:
                 continue

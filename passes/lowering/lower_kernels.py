@@ -24,6 +24,7 @@ from perfc.ir.choices import ATTENTION_KERNELS
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
 from perfc.ir.node_kinds import (
+    is_concat,
     is_embedding_bag,
 )
 from perfc.ir.program import RankClass
@@ -36,6 +37,12 @@ from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.graphs import communicates, placed_lookups
 from perfc.passes.lowering.eager import Settings
+from perfc.passes.lowering.input_places import (
+    ON_DEVICE,
+    InputPlaces,
+    some_of,
+    state_of,
+)
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
 
@@ -44,9 +51,6 @@ _VOLTA = 7
 
 _MOST_RECIPES = 8
 """Recipes that are kept of a graph, each of other tasks."""
-
-INPUTS = ("host-pinned", "host-pinned-blocking", "host-pageable", "device")
-"""Places of the inputs of an iteration when it starts."""
 
 
 @attrs.frozen
@@ -65,7 +69,9 @@ class LowerKernels(Pass):
         inputs: Where the inputs are: `host-pinned` (copied while the host goes
             on), `host-pinned-blocking` (the host waits for each copy, as PyTorch does
             without `non_blocking`), `host-pageable` (it waits, and the copy is slower),
-            or `device`.
+            or `device`. Places of some inputs may follow, by patterns of names:
+            `host-pinned,past_*=device`. A cache that the iteration writes, or gives
+            back longer, is on the device unless a pattern says otherwise.
         tf32: Whether fp32 GEMMs use TF32 where the target has it
             (`torch.backends.cuda.matmul.allow_tf32`, which PyTorch leaves off).
         cudnn_tf32: Whether fp32 convolutions and recurrent layers do
@@ -114,17 +120,17 @@ class LowerKernels(Pass):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        for option, value, known in (
-            ("inputs", self.inputs, INPUTS),
-            ("attention", self.attention, ATTENTION_KERNELS),
-        ):
-            if value not in known:
-                listed = ", ".join(known)
-                msg = f"{option}={value!r} of {self.name}: expected {listed}"
-                raise UsageError(msg)
+        InputPlaces.of(self.inputs)
+        if self.attention not in ATTENTION_KERNELS:
+            listed = ", ".join(ATTENTION_KERNELS)
+            msg = f"attention={self.attention!r} of {self.name}: expected {listed}"
+            raise UsageError(msg)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
+        InputPlaces.of(self.inputs).check(
+            [v.name for rank in program.classes if rank.ops for v in rank.ops.inputs]
+        )
         settings = self.settings(ctx.system)
         if any(
             rank.ops is not None and communicates(rank.ops) for rank in program.classes
@@ -189,7 +195,7 @@ class LowerKernels(Pass):
             self.large_arguments,
             self.log_sigmoid,
             attention=self.attention,
-            inputs=self.inputs,
+            inputs=InputPlaces.of(self.inputs).on_host,
             deterministic=self.deterministic,
         )
         if target is None:
@@ -210,6 +216,7 @@ class LowerKernels(Pass):
             recipes = ctx.find(RECIPES, rank.ops) or {}
             ctx.set(RECIPES, rank.ops, recipes)
             _remark(rank.ops, ctx)
+            self._remark_state(rank.ops, ctx)
         if rank.launches is not None:
             return rank.launches
         if rank.ops is None:  # RankClass refuses it
@@ -234,14 +241,34 @@ class LowerKernels(Pass):
                 return graph
         known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(rank.ops.name, binding, frozenset(known))
-        if settings.inputs != "device" and not settings.on_cpu:
-            lowering.copy_inputs(rank.ops)
+        if settings.inputs != ON_DEVICE and not settings.on_cpu:
+            places = InputPlaces.of(self.inputs)
+            lowering.copy_inputs(rank.ops, places.kept(rank.ops))
         lowering.lower(rank.ops)
         if not settings.on_cpu:
             lowering.synchronize()
         kept = lowering.recipe(version), *tried[: _MOST_RECIPES - 1]
         ctx.set(RECIPES, rank.ops, {**recipes, key: kept})
         return lowering.graph
+
+    def _remark_state(self, graph: Graph, ctx: PassContext) -> None:
+        """Say which inputs are a cache that stays on the device."""
+        places, state = InputPlaces.of(self.inputs), state_of(graph)
+        kept = [value for value in places.kept(graph) if value in state]
+        if not kept or places.place == ON_DEVICE:
+            return
+        how = "the step writes some of each"
+        if any(is_concat(state[value]) for value in kept):
+            how = (
+                "the step copies each to append to it, as torch.cat does, which a "
+                "cache that is written in place need not"
+            )
+        names = [value.name for value in graph.inputs if value in kept]
+        ctx.note(
+            "state-on-device",
+            f"{some_of(names)} stay on the device from step to step: {how}; --inputs "
+            f"'{places.place},NAME={places.place}' copies an input from the host",
+        )
 
 
 def _is_placed(rank: RankClass) -> bool:

@@ -45,7 +45,9 @@ def analyze(
         target: A target, its name, or the path of its sheet; None for the preset's.
         runtime: `eager`, `cudagraph` or `compiled`.
         inputs: `host-pinned` (asynchronous copies), `host-pinned-blocking` (copied
-            without `non_blocking`), `host-pageable` or `device` (no copies).
+            without `non_blocking`), `host-pageable` or `device` (no copies); places of
+            some inputs may follow, by patterns of names: `host-pinned,past_*=device`.
+            A cache that the step writes or gives back longer is on the device anyway.
         dtype: `fp32` for the types of the source, `tf32` for fp32 storage and TF32
             GEMMs, `bf16` or `fp16` for the whole model in that type, `amp-bf16` or
             `amp-fp16` for autocast; PyTorch's and NumPy's own types mean theirs.

@@ -23,13 +23,13 @@ from perfc.costmodels.machine import SCALE, START, Family, KernelFit, family_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import fit_terms
 from perfc.ir import PerfcError
+from perfc.ir.choices import INPUTS
 from perfc.measurements import TEST, WorkloadMeasurement
 from perfc.passes.facts import SegmentKind
 from perfc.tools.analysis import analyze
 from perfc.tools.given import read_prune
 from perfc.tools.models import load
 from perfc.tools.reports import Report
-from perfc.tools.request import INPUTS
 
 Floats: TypeAlias = NDArray[np.float64]
 

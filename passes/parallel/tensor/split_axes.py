@@ -255,7 +255,7 @@ def _matmul(node: Node, axes: Axes) -> Axes | None:
     """Matmuls of batches: an axis of batches, of both or repeated for one."""
     found, rank = elementwise(node, axes), typed(node.results[0]).rank
     same = all(typed(value).rank == rank for value in node.operands)
-    return found if same and found and found[0] < rank - 2 else None
+    return found if same and found and found[0] in range(rank - 2) else None
 
 
 _BOUNDS_AND_AXES = 3

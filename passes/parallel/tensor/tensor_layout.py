@@ -172,8 +172,8 @@ class TensorLayout:
 
         Where axes differ heads stay split, which are before features.
         """
-        values = (*stop.operands, *stop.results)
-        values = [value for value in values if value in self.parts]
+        around = (*stop.operands, *stop.results)
+        values = [value for value in around if value in self.parts]
         axes = [self.parts[value].axis - typed(value).rank for value in values]
         wrong = [v for v, axis in zip(values, axes, strict=True) if axis > min(axes)]
         for source in self._sources(wrong or values):

@@ -56,8 +56,8 @@ class VocabularyLayout:
     def of(cls, layout: TensorLayout) -> VocabularyLayout | None:
         """Find it; None if there is not one head and one table of as many tokens."""
         graph = layout.graph
-        heads = {_head(graph, output) for output in graph.outputs}
-        heads = {n for n in heads if n is not None and layout.is_layer(n)}
+        ends = {_head(graph, output) for output in graph.outputs}
+        heads = {n for n in ends if n is not None and layout.is_layer(n)}
         if len(heads) != 1:
             return None
         (head,) = heads
@@ -110,7 +110,7 @@ def axis_of_outputs(head: Node) -> int:
 
 def _head(graph: Graph, output: Value) -> Node | None:
     """Return what makes the scores that an output is: viewed or capped, maybe."""
-    node, uses = output.producer, graph.uses(output)
+    node, uses = output.producer, [*graph.uses(output)]
     while node is not None and not uses and keeps_elements(node):
         uses = [use for use in graph.uses(node.operands[0]) if use.node is not node]
         node = node.operands[0].producer

@@ -12,9 +12,9 @@ import pytest
 
 import perfc
 from perfc.ir import LaunchGraph, TaskKind, single
+from perfc.ir.choices import INPUTS
 from perfc.tools.models.model import Model
 from perfc.tools.reports.memory import MEMORY_KINDS
-from perfc.tools.request import INPUTS
 
 Schema: TypeAlias = Any
 """A type, a tuple of words, a list of one schema, or a dict of schemas; under the
