@@ -142,17 +142,29 @@ class TierTask:
         if not self.cache_bytes or not any(self.cached):
             shape = len(self.tables), 1
             return np.ones(shape), np.zeros(shape)
-        curves = [_CacheCurve.of(table) for table in self.tables]
-        most = self.cache_bytes
-        shortest = _until(lambda t: math.fsum(c.held(t) for c in curves) >= most)
+        of_like = functools.cache(_CacheCurve.of)  # of a hundred tables many are alike
+        curves = [
+            of_like(t.popularity, t.rows, t.pooling, t.lookups, t.row_bytes)
+            for t in self.tables
+        ]
+        different, most = [*dict.fromkeys(curves)], self.cache_bytes
+
+        def all_held(queries: float) -> float:
+            held = {curve: curve.held(queries) for curve in different}
+            return math.fsum(map(held.__getitem__, curves))
+
+        shortest = _until(lambda t: all_held(t) >= most)
         longest = _until(
-            lambda t: all(c.held(t) >= most or c.missed(t) < _FEW for c in curves)
+            lambda t: all(c.held(t) >= most or c.missed(t) < _FEW for c in different)
         )
         queries = np.geomspace(shortest, max(longest, shortest), _POINTS).tolist()
         # Behind them stands a cache that holds all rows.
-        missed = [[*map(c.missed, queries), 0.0] for c in curves]
-        held = [[*map(c.held, queries), c.whole_bytes] for c in curves]
-        return np.array(missed), np.array(held)
+        missed = {c: [*map(c.missed, queries), 0.0] for c in different}
+        held = {c: [*map(c.held, queries), c.whole_bytes] for c in different}
+        return (
+            np.array([*map(missed.__getitem__, curves)]),
+            np.array([*map(held.__getitem__, curves)]),
+        )
 
     def start(self, places: Places) -> Placed:
         """Return a placement that a search changes."""
@@ -241,9 +253,16 @@ class _CacheCurve:
     entry_bytes: float
 
     @classmethod
-    def of(cls, table: TieredTable) -> _CacheCurve:
-        curve = locality.row_curve(table.popularity, table.rows, table.pooling)
-        return cls(curve, table.lookups, table.row_bytes + ROW_OVERHEAD_BYTES)
+    def of(
+        cls,
+        popularity: locality.Popularity,
+        rows: int,
+        pooling: float,
+        lookups: float,
+        row_bytes: int,
+    ) -> _CacheCurve:
+        curve = locality.row_curve(popularity, rows, pooling)
+        return cls(curve, lookups, row_bytes + ROW_OVERHEAD_BYTES)
 
     def held(self, queries: float) -> float:
         """Return the bytes of the rows that so many queries look up."""

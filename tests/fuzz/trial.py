@@ -98,7 +98,7 @@ def _own_time_s() -> float:
 
 def judge(code: int, out: str, err: str) -> str:
     """Say what a user could complain of: anything but a result or one clear line."""
-    if "Traceback" in err or "bug of perfc" in err:
+    if any(word in err for word in ("Traceback", "bug of perfc", "RuntimeWarning")):
         return err.strip()
     if control := _CONTROL.search(out + err):
         return f"the control character {control[0]!r} in the output"

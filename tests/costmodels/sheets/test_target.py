@@ -12,6 +12,7 @@ from perfc.costmodels import Target, load_target, target_names
 from perfc.costmodels.machine import MATH_MODES, TargetError
 from perfc.costmodels.sheets import catalog, describe
 from perfc.costmodels.sheets.sheet import shipped_target
+from perfc.costmodels.sheets.sheet_fields import FIELDS
 from perfc.ir import PerfcError, UsageError
 
 SHEETS = Path(catalog.__file__).parents[1].joinpath("targets")
@@ -313,3 +314,17 @@ def test_a_gap_in_a_graph_that_no_sheet_gives_is_assumed() -> None:
     assert a100.sources["runtime.graph_gap_us"].startswith("assumed: ")
     assert pytest.approx(3e-6) == slower.device.graph_gap_s
     assert pytest.approx(0.5e-6) == load_target("v100").device.graph_gap_s
+
+
+@pytest.mark.parametrize("target", ["cpu", "1s-server", "2s-skylake"])
+def test_any_field_of_a_cpu_is_set_or_refused(target: str) -> None:
+    """Also one of a part that it does not have, of which the rest is missing."""
+    refused: dict[str, str] = {}
+    for name in FIELDS:
+        try:
+            load_target(target, {name: "3"})
+        except UsageError as error:
+            refused[name] = str(error)
+
+    assert "has no [host_link]" in refused["host_link.pcie_generation"]
+    assert all(text.startswith("--set ") for text in refused.values())
