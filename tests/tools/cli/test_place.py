@@ -205,7 +205,7 @@ def test_tables_of_devices(command: Command, tables: str) -> None:
     ("options", "code", "said"),
     [
         ("--tiers dram,optan", 2, "unknown tier optan; did you mean optane?"),
-        ("--tiers dram=1GB", 1, "GiB are missing"),
+        ("--tiers dram=1GB", 1, "22.9 MiB are missing"),
         ("--tiers dram=0.5GB,optane=1GB", 1, "table t0: 977 MiB fit nowhere"),
         ("--tiers dram=0GB", 2, "expected a size above 0"),
         ("--tiers dram=900GB", 2, "the 96.0 GiB that 1s-server has of it"),
