@@ -140,8 +140,7 @@ class Request:
         runtime: One of `RUNTIMES`.
         inputs: Where inputs come from: `host-pinned` (asynchronous copies),
             `host-pinned-blocking` (the host waits for each), `host-pageable` (it waits,
-            and the copy is slower) or `device` (no copies); places of some inputs may
-            follow by patterns of names, as `host-pinned,past_*=device`.
+            and the copy is slower) or `device`; then some by name: `,past_*=device`.
         attention: Which kernels attention runs by: one of `ATTENTION_KERNELS`.
         overheads: Host profile, by name or file; None for the target's.
         passes: Extra passes, as `name{option=value}`.
@@ -321,9 +320,8 @@ class Request:
                 metavar="PLACE[,NAME=PLACE...]",
                 default="host-pinned",
                 help="Where inputs are when the iteration starts: host-pinned, "
-                "host-pinned-blocking (the host waits for each copy, as without "
-                "non_blocking), host-pageable or device; and, by patterns of names, "
-                "some of them, as host-pinned,past_*=device.",
+                "host-pinned-blocking (the host waits for each copy), host-pageable, "
+                "device; and some by name, as host-pinned,past_*=device.",
             ),
         ),
     )
