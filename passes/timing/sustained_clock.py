@@ -249,7 +249,7 @@ def _say(
 ) -> None:
     """Say that the cap holds the clock down, or that no clock is low enough."""
     name, cap = ctx.target.name, f"{power.cap_watts:g} W"
-    if sustained.slowdown > 1:
+    if round(sustained.slowdown, 2) > 1:  # last digits differ by processor
         ctx.note(
             "power-cap",
             f"the cap of {cap} holds the SM clock down: to "
