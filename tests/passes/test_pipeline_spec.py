@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfc.ir import PASSES, Program, UsageError, register_plugin
+from perfc.ir.choices import INPUTS
 from perfc.ir.support import PipelineError
 from perfc.passes import KernelCost, LowerKernels, Pass, PassContext, ShapeInference
 from perfc.passes.pipeline_spec import (
@@ -22,7 +23,6 @@ from perfc.passes.pipeline_spec import (
 )
 from perfc.passes.shapes import FoldShapes
 from perfc.passes.timing import Overhead
-from perfc.tools.request import INPUTS
 
 
 @attrs.frozen

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from perfc.ir.choices import INPUTS
 from perfc.measure.models.inputs import Inputs
 from perfc.measure.models.setting import INPUTS as MEASURED
-from perfc.tools.request import INPUTS
 
 
 @pytest.mark.parametrize(

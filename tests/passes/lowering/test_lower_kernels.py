@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 from hypothesis import given, settings
@@ -40,7 +42,7 @@ def test_unknown_op_is_marked() -> None:
     ],
 )
 def test_tf32_is_as_pytorch_has_it(
-    target: str, options: dict[str, bool], gemm: str, cudnn: str
+    target: str, options: dict[str, Any], gemm: str, cudnn: str
 ) -> None:
     """By default in what cuDNN computes, and not in GEMMs; each can be switched."""
     lowering = attrs.evolve(LowerKernels(inputs="device"), **options)

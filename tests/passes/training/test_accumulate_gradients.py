@@ -11,6 +11,7 @@ from tests.passes.torch_graph import run_graph
 import perfc
 from perfc.frontends.workloads import build_workload
 from perfc.ir import Graph, Node, Program, UsageError, Value
+from perfc.ir.choices import INPUTS
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import BudgetError, UnsupportedModelError, raised_budgets
 from perfc.ir.text import parse_program
@@ -28,7 +29,6 @@ from perfc.passes.parallel import DataParallel
 from perfc.passes.pipelines import completed, inferred
 from perfc.passes.training import AccumulateGradients, Training
 from perfc.tools.reports import Report
-from perfc.tools.request import INPUTS
 
 BATCH, LAYERS = 2, 3
 MODEL = f"gpt2:layers={LAYERS},hidden=64,heads=4,seq=16,vocab=101"

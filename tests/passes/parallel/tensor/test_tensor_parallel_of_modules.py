@@ -63,7 +63,8 @@ class _Attention(nn.Module):
             scores = q @ k.transpose(2, 3) / math.sqrt(DIM) + mask
             sinks = self.sinks.reshape(1, -1, 1, 1).expand(b, -1, s, -1)
             mixed = torch.cat((scores, sinks), -1).softmax(-1)[..., :-1] @ v
-        return x + self.o(mixed.transpose(1, 2).contiguous().reshape(b, s, -1))
+        joined = mixed.transpose(1, 2).contiguous().reshape(b, s, -1)
+        return torch.add(x, self.o(joined))
 
 
 class _Packed(nn.Module):
@@ -83,7 +84,7 @@ class _Packed(nn.Module):
             parts = self.qkv(x).reshape(b, s, HEADS, 3, DIM)
             q, k, v = (parts[..., n, :].transpose(1, 2) for n in range(3))
         mixed = scaled_dot_product_attention(q, k, v)
-        return x + self.o(mixed.transpose(1, 2).reshape(b, s, -1))
+        return torch.add(x, self.o(mixed.transpose(1, 2).reshape(b, s, -1)))
 
 
 class _Experts(nn.Module):
