@@ -29,7 +29,7 @@ _BYTES = 2
 """Bytes of an element: fp16, so that rows have half as many columns."""
 
 _LEAST, _MOST = 1e-9, 1e15
-"""Of numbers, so that what is worked out from them is finite."""
+"""Range of a number: what is worked out from such ones is finite."""
 
 BASE, TIERS = "base", "tiers"
 """The plans whose fleets a scenario has."""
