@@ -132,7 +132,7 @@ rows = ["0.5 | 0.0 9.0 9.0 9.0 | nn -", "-0.5 | 0.0 5.0 5.0 5.0 | nn -"]
         ('op = "gemm"', "", "kernels 1: op is missing"),
         ("rows = 10", "rows = 0", "rows is 0, expected how many were fitted"),
         ("= 0.1", "= -0.1", "sigma_shared is -0.1, expected a number from 0 to 10"),
-        ("scale = 1.5", "scale = nan", "values.scale is nan, expected a number not"),
+        ("scale = 1.5", "scale = nan", "scale is nan, expected a finite number"),
         ("scale = 1.5", 'scale = "x"', "values.scale is text 'x'"),
         ("values = {", "value = {", "kernels 1: unknown key value"),
         ("rows = 10", "rows = 10\nshipped = 2", "shipped is 2, expected a share"),

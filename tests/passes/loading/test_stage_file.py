@@ -93,8 +93,14 @@ _A = "[[stages]]\nname = 'a'\n"
         (_A + "resource = 'gpu'", "expected one of time_us and formula"),
         (_A + "resource='gpu'\ntime_us=1\nformula='1'", "one of time_us and formula"),
         (_A + "resource='gpu'\ntime_us=-1", "takes -1 us; expected 0 or more"),
-        (_A + "resource='gpu'\ntime_us=inf", "stage 'a' never ends"),
-        (_A + "resource='gpu'\ntime_us=nan", "stage 'a' never ends"),
+        (
+            _A + "resource='gpu'\ntime_us=inf",
+            "time_us is inf, expected a finite number",
+        ),
+        (
+            _A + "resource='gpu'\ntime_us=nan",
+            "time_us is nan, expected a finite number",
+        ),
         (_A + "resource='gpu'\nformula='1 / 0'", "stage 'a' never ends"),
         (_A + "resource='gpu'\nformula='9 ** 9 ** 9 ** 9'", "has no value"),
         (_A + "resource='gpu'\nformula='batsch'", "did you mean 'batch'"),
