@@ -103,9 +103,11 @@ def run_sized(
     kwargs: Mapping[str, Any],
 ) -> Any:
     """Run the rule of an op; *size* answers how large is what data decide."""
-    context = SimpleNamespace(
-        new_dynamic_size=lambda **_: size(), create_unbacked_symint=lambda **_: size()
-    )
+
+    def asked(**_: object) -> int:
+        return size()
+
+    context = SimpleNamespace(new_dynamic_size=asked, create_unbacked_symint=asked)
     fake: Any = import_module("torch._library.fake_impl")
     with fake.set_ctx_getter(lambda: context):
         return own_rule(func)(*args, **kwargs)

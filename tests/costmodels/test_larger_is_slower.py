@@ -209,8 +209,8 @@ def _cores(table: KernelTable, target: Target) -> Floats:
         for name, own in all_of_them.items()
         if name in {"item_ns", "row_ns", "miss_ns", "image_ns", "lone_ns"}
     ]
-    found: Floats = np.round(np.max(shared, axis=0), 6)
-    return found
+    most: Floats = np.max(shared, axis=0)
+    return np.round(most, 6)
 
 
 @pytest.mark.parametrize("kind", DRAWS)

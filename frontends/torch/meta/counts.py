@@ -5,6 +5,7 @@ A capture has no data. A number is what the user says, or as many as there can b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -157,7 +158,7 @@ def counted(
         return args[0].new_empty(counts.read(label))
     rule = _RULES.get(func)
     if rule is not None:
-        return rule(lambda most: counts.take(label, most), *args, **kwargs)
+        return rule(functools.partial(counts.take, label), *args, **kwargs)
     rows = next(
         (a.shape[0] for a in args if isinstance(a, torch.Tensor) and a.dim()), 0
     )

@@ -159,9 +159,10 @@ class TensorWriter:
         elif node.op == "expand":
             self._replicate(node)
         elif node.op == "range":
-            start, _, step = (elements_of(operand) or () for operand in node.operands)
-            count = typed(value).shape[0] // self.ranks
-            self._set_constant(node, 1, (start[0] + count * step[0],))
+            start, _, step = (elements_of(operand) for operand in node.operands)
+            if start and step:  # the layout splits no other ranges
+                count = typed(value).shape[0] // self.ranks
+                self._set_constant(node, 1, (start[0] + count * step[0],))
 
     def _cut(self, node: Node, axis: int) -> None:
         """Cut a part where all of it is cut along its axis, as it has of each piece."""

@@ -54,7 +54,7 @@ def _without_meta(x: Tensor) -> Tensor:
 _ACTS: list[tuple[Callable[[Tensor], Any], str]] = [
     (lambda x: x if x.sum() > 0 else -x, "reads elements of a tensor"),
     (lambda x: x * x.mean().item(), "reads elements of a tensor"),
-    (lambda x: x.tolist(), "reads elements of a tensor"),
+    (Tensor.tolist, "reads elements of a tensor"),
     (lambda x: x @ torch.zeros(3, 3, device=x.device), "aten::mm: RuntimeError"),
     (lambda x: x * torch.ones(8, device="cpu"), "aten::mul is given a tensor on the"),
     (_raises, "KeyError"),
@@ -109,10 +109,14 @@ def test_failure_names_the_line_of_the_model(tmp_path: Path) -> None:
     helper = _installed(tmp_path / "a", "perfc_helper", _HELPER)
     layer = _installed(tmp_path / "b", "perfc_layer", _LAYER)
     x = torch.Size((4, 8))
+
+    def signed(x: Tensor) -> Tensor:
+        return x if helper.positive(x) else -x
+
     with pytest.raises(PerfcError, match=r"Layer \(forward, \S+/perfc_layer\.py:6\)"):
         perfc.from_torch(layer.Layer(), x)
     with pytest.raises(PerfcError, match=r"test_capture_failures\.py:\d+\)"):
-        perfc.from_torch(Inner(lambda x: x if helper.positive(x) else -x), x)
+        perfc.from_torch(Inner(signed), x)
 
 
 @pytest.mark.parametrize(

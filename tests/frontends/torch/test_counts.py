@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def suppress(boxes: Tensor, least: float) -> Tensor:
 
 @suppress.register_fake
 def _(boxes: Tensor, least: float) -> Tensor:
-    kept = torch.library.get_ctx().new_dynamic_size()
+    kept: Any = torch.library.get_ctx().new_dynamic_size()
     return boxes.new_empty(kept, dtype=torch.int64)
 
 
@@ -58,7 +59,7 @@ _FINDS: list[tuple[str, Callable[[Tensor], Any], int, Callable[[int], Any]]] = [
     ("index", lambda x: x[:, x[0] > 0], 8, lambda n: (4, n)),
     ("masked_select", lambda x: x.masked_select(x > 0), 32, lambda n: (n,)),
     ("unique2", torch.unique, 32, lambda n: (n,)),
-    ("unique_dim", lambda x: torch.unique(x, dim=0), 4, lambda n: (n, 8)),
+    ("unique_dim", functools.partial(torch.unique, dim=0), 4, lambda n: (n, 8)),
     ("unique_consecutive", torch.unique_consecutive, 32, lambda n: (n,)),
     ("suppress", lambda x: suppress(x, 0.5), 4, lambda n: (n,)),
 ]

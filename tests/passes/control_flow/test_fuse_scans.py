@@ -30,7 +30,7 @@ class Scan(nn.Module):
         """Walk over the sequence."""
         decay = torch.exp(self.decay)
         state = torch.zeros(BATCH, WIDTH, STATE, device=u.device)
-        made, found = [], torch.zeros_like(u)
+        made, found = list[Tensor](), torch.zeros_like(u)
         for step in range(u.shape[1]):
             state = decay * state + u[:, step, :, None]
             seen = (state * self.out).sum(-1)

@@ -50,7 +50,7 @@ def test_a_slow_rate_by_hand_changes_no_choice_of_kernels() -> None:
 BOARDS = [
     target
     for target in map(load_target, target_names())
-    if isinstance(target, Target) and "tf32" in target.device.flops_per_s
+    if "tf32" in target.device.flops_per_s
 ]
 SIZES = st.one_of(
     st.integers(1, 4096), st.sampled_from((1, 2, 13, 64, 128, 1000, 1024, 8192))

@@ -134,7 +134,7 @@ def _graphs(module: nn.Module, *args: Tensor) -> list[Graph]:
 
 def _flops(graph: Graph) -> dict[str, int]:
     """Return the flops of matmuls by name, those of biases apart."""
-    found = {}
+    found = dict[str, int]()
     for node in graph:
         if node.op in _MATMULS:
             operands, results = (
