@@ -432,6 +432,10 @@ def verify_launches(graph: LaunchGraph) -> None:
             raise VerifyError(msg)
 
 
+_LONGEST_S = 1e12
+"""What a task may take: sums of so many, and their squares, stay far below infinity."""
+
+
 def _task_problem(graph: LaunchGraph, index: int) -> str | None:  # noqa: PLR0911
     if not 0 <= graph.resource[index] < len(graph.resources):
         return f"no resource {graph.resource[index]}"
@@ -450,8 +454,8 @@ def _task_problem(graph: LaunchGraph, index: int) -> str | None:  # noqa: PLR091
     if (kind is TaskKind.COLLECTIVE) != bool(graph.group[index]):
         return "a collective, and only a collective, has a group"
     stated_s = graph.stated_s[index]
-    if not (math.isnan(stated_s) or 0 <= stated_s < math.inf):
-        return f"duration {stated_s} s"
+    if not (math.isnan(stated_s) or 0 <= stated_s <= _LONGEST_S):
+        return f"duration {stated_s} s, expected 0 to {_LONGEST_S:g}"
     return None
 
 

@@ -48,6 +48,7 @@ BUDGETS: Mapping[str, Budget] = {
     "elements": Budget(2**25, "numbers of arrays and of Parquet tables"),
     "values": Budget(2**23, "values of JSON, cells of CSV, tokens of perfc assembly"),
     "nodes": Budget(200_000, "nodes of a graph that is read"),
+    "loop-nodes": Budget(20_000, "nodes that loops are unrolled to"),
     "pipeline-nodes": Budget(1_000_000, "nodes of all microbatches of a pipeline"),
     "microbatch-nodes": Budget(300_000, "nodes of all microbatches of a step"),
     "parts": Budget(500_000, "parts of embedding tables, tables times ranks"),

@@ -211,7 +211,7 @@ class Unroller:
 
         """
         self._count += 1
-        spend("nodes", self._count, f"{source}: the model's loops, unrolled")
+        spend("loop-nodes", self._count, str(source))
 
     def _infer(self, node: Node) -> None:
         for value in node.results:
