@@ -13,6 +13,7 @@ from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, Stall, fit_trace_ho
 from perfc.ir import PerfcError
 from perfc.ir.support import Level
 from perfc.tools.replay import check_steps, profile_seconds, replay_alone
+from perfc.tools.reports import format_change
 from perfc.traces import Recorded
 
 _BASE = "shared"
@@ -109,4 +110,5 @@ def _errors(
                 replay_alone([one], host, numbers)[0].error for host in (base, fitted)
             )
             where = what if numbers is not None else "learnt from"
-            yield f"{one.trace.file}, {where}: {_BASE} {before:+.1%}, now {after:+.1%}"
+            was, now = format_change(before), format_change(after)
+            yield f"{one.trace.file}, {where}: {_BASE} {was}, now {now}"
