@@ -283,8 +283,21 @@ def calls(
         letter: What stands for an operand; None for one that is a number.
 
     """
-    written: list[str] = []
+    # What two branches read is met behind the first of them, and comes before both.
+    ordered: dict[Node, None] = {}
+
+    def put(node: Node) -> None:
+        for value in node.operands:
+            if value.producer in members and value.producer not in ordered:
+                put(value.producer)
+        ordered[node] = None
+
+    members = frozenset(inside)
     for node in reversed(inside):
+        if node not in ordered:
+            put(node)
+    written: list[str] = []
+    for node in ordered:
         name = str(node.attributes["kind"]) if node.op == "reduce" else node.op
         letters = [found for v in node.operands if (found := letter(v)) is not None]
         if not letters or node.op in _VIEWS:
