@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from click.testing import CliRunner
-from pygments.lexers import get_lexer_by_name
+from pygments import lexers
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.logging import getLogger
@@ -134,5 +134,5 @@ def _comment(module: str, name: str) -> str:
 def setup(app: Sphinx) -> None:
     """Ask to see every page before it is parsed."""
     # Pygments has no lexer of CSV.
-    app.add_lexer("csv", type(get_lexer_by_name("text")))
+    app.add_lexer("csv", type(lexers.get_lexer_by_name("text")))
     app.connect("source-read", _fill)

@@ -59,7 +59,7 @@ def step_loops(graph: Graph) -> list[StepLoop]:
 
 
 def _loop(nodes: Sequence[Node]) -> StepLoop | None:
-    """Return what is repeated of a module's nodes, if it is carried on."""
+    """Return the loop over a module's nodes, if each step reads the one before."""
     lines: defaultdict[tuple[str, str], list[Node]] = defaultdict(list)
     for node in nodes:
         lines[node.op, node.location.source].append(node)

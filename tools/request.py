@@ -277,8 +277,7 @@ class Request:
             Option(
                 flag="--ranks",
                 metavar="N",
-                help="GPUs that run replicas of it, each with its own batch; in "
-                "training their gradients are all-reduced.",
+                help="GPUs, each with a replica and a batch of its own.",
                 most=MAX_RANKS,
             ),
         ),

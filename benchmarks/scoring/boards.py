@@ -18,7 +18,7 @@ from scoring.kernels import kernel_samples
 from scoring.steps import OWN_ROWS
 
 SHIPPED = "all boards"
-"""The same rows by the parameters that ship, which are fitted to rows of the board."""
+"""Title of the line of what ships, whose parameters are fitted to rows of the board."""
 
 LANES = 128
 """Lanes of SMs whose GEMMs have parameters of their own."""
@@ -64,7 +64,7 @@ def _has_lanes(sample: Sample) -> bool:
 
 
 def _power_of(rows: Sequence[GemmRows], parameters: GemmParameters) -> float:
-    """Return what FMAs of boards draw, over what ships, by the rows of all alike."""
+    """Return the power of FMAs on boards, over what ships, by the rows of all alike."""
     some = [part.take(np.arange(len(part))[:ROWS]) for part in rows if len(part)]
 
     def error(watts: float) -> float:

@@ -91,13 +91,13 @@ _LL_ALONE_US = _CONSTANTS.number("ll_alone_us")
 
 _NVLS_TREE_US = _CONSTANTS.numbers("nvls_tree_us")
 _NVLS_TREE_CHUNKS = _CONSTANTS.number("nvls_tree_chunks")
-"""Of sums in the switches of nodes and by a tree of those: start and step in
-microseconds, and chunks on the way in a node."""
+"""Parameters of NVLSTree, sums in the switches of nodes and a tree of those: start and
+step in microseconds, and chunks on the way in a node."""
 
 _PAT_US = _CONSTANTS.numbers("pat_us")
 _PAT_RATE = _CONSTANTS.number("pat_rate")
-"""Of gathers and scatters by trees: microseconds of the start, of each doubling of the
-nodes and of each member, and what is left of the rate."""
+"""Parameters of PAT, gathers and scatters by trees: microseconds of the start, of each
+doubling of the nodes and of each member, and what is left of the rate."""
 
 _LL_RING_RATE = _CONSTANTS.number("ll_ring_rate")
 _LL_TREE_RATE = _CONSTANTS.number("ll_tree_rate")

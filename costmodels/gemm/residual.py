@@ -76,7 +76,7 @@ BEYOND = _CONSTANTS.number("beyond")
 _SIZES = ("b", "m", "n", "k")
 
 _SIDE = 4
-"""Which number of `ranged` is the longest side of what is batched, 0 of one GEMM."""
+"""Index in `ranged` of the longest side of what is batched, 0 of one GEMM."""
 
 _AT_ONCE = 1024
 """Rows corrected at a time: their features then stay in a CPU's cache."""

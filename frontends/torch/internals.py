@@ -90,7 +90,7 @@ def stated_flops(
 
 
 def own_rule(func: Any) -> Any:
-    """Return what was registered to say what an op returns, as `register_fake` does."""
+    """Return the fake implementation of an op, as `register_fake` registers it."""
     known: Any = import_module("torch._library.simple_registry").singleton
     found = known.get(f"{func.namespace}::{func._opname}")
     return None if found is None else found.fake_impl.kernel

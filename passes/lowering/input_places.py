@@ -1,4 +1,4 @@
-"""Where the inputs of an iteration are when it starts, and which of them are state."""
+"""Places of the inputs of an iteration when it starts, and which of them are state."""
 
 from __future__ import annotations
 

@@ -188,9 +188,8 @@ def test_sizes_that_cannot_be(tmp_path: Path, op: str, params: str) -> None:
         f'a100-sxm-80g,{op},fp32,"{quoted}",1.0,kernel,x,\n',
         encoding="utf-8",
     )
-    (row,) = read_rows(path, MEASUREMENTS)
     with pytest.raises(MeasurementError):
-        kernel_of(row)
+        kernel_of(*read_rows(path, MEASUREMENTS))
 
 
 _COLUMNS = ("target", "op", "dtype", "params", "timing", "source")

@@ -318,11 +318,11 @@ def test_a_table_sorts_quantities(tab: Browser, page_of: Callable[[str], Path]) 
     tab.drawn()
     column = (
         "[...document.querySelectorAll('.table')].at(-1)"
-        ".querySelectorAll('th, td:nth-child(4)')"
+        ".querySelectorAll('th, td:nth-child(5)')"
     )
     tab.run(
         "[...document.querySelectorAll('.table')].at(-1)"
-        ".querySelectorAll('th button')[3].click()"
+        ".querySelectorAll('th button')[4].click()"
     )
     cells = tab.run(f"return [...{column}].map((c) => c.textContent)")
     times = [cell for cell in cells if cell.endswith((" us", " ms"))]

@@ -50,7 +50,7 @@ def _looks_up(node: Node) -> bool:
 
 
 def _as_long_as(value: Value) -> Iterator[Value]:
-    """Yield what has the elements, or the columns, of a value that is made of it."""
+    """Yield values made of a value that have its elements or its columns."""
     left, seen = [value], {value}
     while left:
         value = left.pop()

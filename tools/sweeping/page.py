@@ -78,7 +78,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
     (row,) = top
     setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
-    low, high = (format_us(row[name]) for name in INTERVAL)
+    ends = [row[name] for name in INTERVAL if row[name] is not None]
     if row.get("fits") is False:
         badges.append(("does not fit in memory", "bad"))
     return Heading(
@@ -86,7 +86,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         asked=(counted, varied, ", ".join(space.names)),
         answer=cell_text(row, metric),
         label=f"Best {heading(metric)}, at {setting}:",
-        remark=f"90 % interval of the time {low} to {high}",
+        remark=f"90 % interval of the time {' to '.join(map(format_us, ends))}",
         badges=badges,
     )
 
@@ -170,18 +170,21 @@ def _best_lines(
         return
     name = str(rows[0][TARGET])
     yield _line(f"{name}, best", [(at, float(top[metric])) for at, top in tops], color)
-    for number, _ in enumerate(_ends(tops[0][1], metric)):
-        ends = [(place, _ends(top, metric)[number]) for place, top in tops]
-        yield _line(f"{name}, {('5 %', '95 %')[number]}", ends, color, "dashes")
+    ends = [(at, two) for at, top in tops if (two := _ends(top, metric))]
+    for number, share in enumerate(("5 %", "95 %") if ends else ()):
+        line = [(at, two[number]) for at, two in ends]
+        yield _line(f"{name}, {share}", line, color, "dashes")
 
 
-def _ends(row: Row, metric: str) -> tuple[float, ...]:
-    """Return the ends of the interval of a metric; none if it has no interval."""
-    low, high = (float(row[name]) for name in INTERVAL)
+def _ends(row: Row, metric: str) -> tuple[float, float] | None:
+    """Return the ends of the interval of a metric; None if it has no interval."""
+    low, high = (row[name] for name in INTERVAL)
+    if not low or not high:
+        return None
     if metric == "time_us":
-        return low, high
+        return float(low), float(high)
     if metric != "samples_per_s" or row.get("time_us") is None:
-        return ()
+        return None
     samples = float(row[metric]) * float(row["time_us"])
     return samples / high, samples / low
 

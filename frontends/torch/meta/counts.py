@@ -77,7 +77,7 @@ class Counts:
         return self._counts[key]
 
     def remarks(self, model: str) -> list[Diagnostic]:
-        """Return what was assumed.
+        """Return remarks on the numbers that were assumed.
 
         Raises:
             PerfcError: a number that the user says is of nothing, or too large.
@@ -145,7 +145,7 @@ def unknown(label: str, option: str = "") -> UnknownValueError:
 def counted(
     func: Any, label: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """Return what an op finds, if data decide nothing but how many.
+    """Return the results of an op of which data decide nothing but how many.
 
     Raises:
         UnknownValueError: they decide more, or nobody says how many.

@@ -129,7 +129,7 @@ class TensorLayout:
         return made is not None and is_matmul and not self.is_layer(made)
 
     def reason(self, node: Node) -> Node | None:
-        """Return what needs whole a layer that a node reads, if something does."""
+        """Return a reader that needs all of the layer that a node reads."""
         pending, seen = [node], {node}
         for reader in pending:
             for value in (*reader.results, *reader.operands):

@@ -109,7 +109,7 @@ def axis_of_outputs(head: Node) -> int:
 
 
 def _head(graph: Graph, output: Value) -> Node | None:
-    """Return what makes the scores that an output is: viewed or capped, maybe."""
+    """Return the node that makes the scores of an output: viewed or capped, maybe."""
     node, uses = output.producer, [*graph.uses(output)]
     while node is not None and not uses and keeps_elements(node):
         uses = [use for use in graph.uses(node.operands[0]) if use.node is not node]

@@ -178,7 +178,7 @@ def test_a_price_sheet_of_a_users_own_target(prices: Path) -> None:
             SHEET.replace("2.5", "-2"),
             "h100.usd_per_hour: expected a number from 0.0001",
         ),
-        (SHEET.replace("2.5", "nan"), "h100.usd_per_hour: expected a number from 0.00"),
+        (SHEET.replace("2.5", "nan"), "usd_per_hour is nan, expected a finite number"),
         (SHEET.replace("2.5", '"2"'), "h100.usd_per_hour: expected a number from 0.00"),
         (
             SHEET.replace("usd_per_hour", "usd"),

@@ -48,8 +48,8 @@ def suppress(boxes: Tensor, least: float) -> Tensor:
 
 @suppress.register_fake
 def _(boxes: Tensor, least: float) -> Tensor:
-    kept: Any = torch.library.get_ctx().new_dynamic_size()
-    return boxes.new_empty(kept, dtype=torch.int64)
+    context: Any = torch.library.get_ctx()
+    return boxes.new_empty(context.new_dynamic_size(), dtype=torch.int64)
 
 
 _FINDS: list[tuple[str, Callable[[Tensor], Any], int, Callable[[int], Any]]] = [

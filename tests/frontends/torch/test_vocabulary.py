@@ -18,13 +18,6 @@ import perfc
 from perfc.ir import Graph
 
 MODULES = modules()
-REFUSED: dict[str, tuple[str, str]] = {
-    "AdaptiveLogSoftmaxWithLoss": (
-        "how many labels are in each cluster depends on data",
-        "depend on data",
-    ),
-}
-"""Uses that cannot be recorded, why, and what is said of it."""
 NOT_LAYERS = frozenset(
     (
         *("Module", "Container", "Sequential", "ModuleList", "ModuleDict"),
@@ -77,23 +70,13 @@ def _unknown(graph: Graph) -> set[object]:
 USES = {**MODULES, **FUNCTIONS}
 
 
-@pytest.mark.parametrize("name", [name for name in USES if name not in REFUSED])
+@pytest.mark.parametrize("name", USES)
 def test_use(name: str) -> None:
     """Forward and backward are ops that perfc knows."""
     graph = _recorded(USES[name])
 
     assert "backward" in {node.location.phase for node in graph}
     assert set() == _unknown(graph)
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    """What depends on data is refused in one line."""
-    _, said = REFUSED[name]
-    with pytest.raises(perfc.PerfcError, match=said) as failure:
-        _recorded(USES[name])
-
-    assert "\n" not in str(failure.value)
 
 
 def test_every_module() -> None:

@@ -113,7 +113,10 @@ def _shallow(name: str) -> str:
     ],
 )
 def test_no_rule_needs_one_number(name: str, mode: str) -> None:
-    """All ops of all built-in models are lowered at many sizes together."""
+    """All ops of all built-in models are lowered at many sizes together.
+
+    Only convolutions are not: in TF32 cuDNN's kernel is chosen by prices of one size.
+    """
     model = perfc.load(name, batch=64, mode=mode)
     settings, lowered = recipe(model, "a100")
     bindings = [model.bind(batch=size).program.bindings for size in SIZES]
@@ -121,7 +124,7 @@ def test_no_rule_needs_one_number(name: str, mode: str) -> None:
     sites = ManySites(len(SIZES), numbers, settings)
 
     assert sites.repeat(lowered).kernels
-    assert not sites.one_by_one
+    assert sites.one_by_one <= {"conv", "conv_backward"}
 
 
 def test_rules_part_sizes() -> None:

@@ -172,7 +172,7 @@ def _cached(share: object) -> str:
         ),
         (_cached(0), "load_factor 0, expected more than 0, up to 1"),
         (_cached(1.5), "load_factor 1.5, expected more than 0, up to 1"),
-        (_cached(float("nan")), "load_factor nan, expected"),
+        (_cached(float("nan")), "load_factor is nan, expected"),
         (_cached(True), "load_factor True, expected"),
         (_cached("0.2"), "load_factor '0.2', expected"),
     ],

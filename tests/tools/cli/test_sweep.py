@@ -38,7 +38,8 @@ LOCAL = ("--executor", "local:1")
 def test_a_table(command: Command) -> None:
     """A row a configuration, the most samples a second first; progress on stderr."""
     outcome = command(*SWEEP, "--vary", "dtype=fp32,amp-fp16")
-    header, *rows = outcome.out.splitlines()
+    table, _, _ = outcome.out.partition("\n\n")
+    header, *rows = table.splitlines()
 
     assert 0 == outcome.code
     rates = [float(row.split()[3].replace(",", "")) for row in rows]

@@ -35,9 +35,9 @@ def test_where_the_time_goes(command: Command, tmp_path: Path) -> None:
     assert modules["Linear_0"]["host_us"] == pytest.approx(100)
     assert ["net.py(3): forward"] == [one["source"] for one in trace["sources"]]
     row = next(line for line in said.splitlines() if line.startswith("Linear "))
-    assert ["Linear", "2", "2", "0.08", "ms", "88.9%", "0.20", "ms"] == row.split()
+    assert ["Linear", "2", "2", "0.08", "ms", "88.9", "%", "0.20", "ms"] == row.split()
     row = next(line for line in said.splitlines() if line.startswith("no module "))
-    assert ["1", "0.01", "ms", "11.1%"] == row.split()[3:7]
+    assert ["1", "0.01", "ms", "11.1", "%"] == row.split()[3:8]
 
 
 def test_where_the_time_of_some_steps_goes(command: Command, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ UNCOUNTED = MappingProxyType(
         "attention.head_dims": "which kernel runs",
         "collectives.channel_bytes_per_s": "the rest was fitted with it in place",
         "collectives.near_switch": "which protocol runs",
+        "collectives.nvls_tree_chunks": "the rest was fitted with it in place",
         "collectives.staged_share": "of cards without peer access, which systems say",
         "collectives.sums_beside": "of kernels side by side, not of the price of one",
         "conv.winograd_channels": "which kernel runs",

@@ -174,9 +174,9 @@ def test_selections() -> None:
 
     few = swept.where("batch <= 256")
     assert [64, 128, 256] == [row["batch"] for row in few.rows]
-    (fastest,) = swept.best().rows
+    (fastest,) = swept.best(1, "time_us").rows
     assert min(row["time_us"] for row in swept.rows) == fastest["time_us"]
-    assert 4096 == swept.best(1, "samples_per_s").rows[0]["batch"]
+    assert 4096 == swept.best().rows[0]["batch"]
     front = swept.pareto("time_us", "samples_per_s")
     assert {row["batch"] for row in front.rows} >= {4096}
     assert len(front.rows) < 7
@@ -212,7 +212,11 @@ def test_forms_in_python() -> None:
         ({"target": ["a100"]}, {}, "say --target once for each"),
         ({"time_us": [1]}, {}, "no such setting"),
         ({"batch": []}, {}, "'batch' has no values"),
-        ({"batch": [1]}, {"metric": "speed"}, "metric 'speed' is none of time_us"),
+        (
+            {"batch": [1]},
+            {"metric": "speed"},
+            "metric 'speed' is none of samples_per_s",
+        ),
         ({"batch": [1]}, {"executor": "cloud"}, "executor 'cloud': expected local"),
         ({"batch": [1]}, {"executor": "local:0"}, "expected local, local:N"),
         ({"batch": [1]}, {"output": "rows.txt"}, "ends in one of .csv, .parquet"),
