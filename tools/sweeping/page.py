@@ -19,7 +19,6 @@ from perfc.tools.pages import (
     Section,
     Series,
 )
-from perfc.tools.reports import format_us
 from perfc.tools.sweeping.axes import TARGET, Axis
 from perfc.tools.sweeping.result_file import PAGE_ELEMENT
 from perfc.tools.sweeping.selection import best, best_first, front, known, lead
@@ -78,7 +77,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
     (row,) = top
     setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
-    ends = [row[name] for name in INTERVAL if row[name] is not None]
+    interval = " to ".join(cell_text(row, name) for name in INTERVAL)
     if row.get("fits") is False:
         badges.append(("does not fit in memory", "bad"))
     return Heading(
@@ -86,7 +85,7 @@ def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Headin
         asked=(counted, varied, ", ".join(space.names)),
         answer=cell_text(row, metric),
         label=f"Best {heading(metric)}, at {setting}:",
-        remark=f"90 % interval of the time {' to '.join(map(format_us, ends))}",
+        remark=f"90 % interval of the time {interval}",
         badges=badges,
     )
 

@@ -88,8 +88,7 @@ def _table(space: Space, rows: Sequence[Row]) -> str:
 
 
 def _interval(row: Row) -> str:
-    low, high = (row[name] for name in INTERVAL)
-    return f"{format_us(low)} to {format_us(high)}"
+    return " to ".join(cell_text(row, name) for name in INTERVAL)
 
 
 def _refused(errors: Counter[str]) -> Iterator[str]:
