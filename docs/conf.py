@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from click.testing import CliRunner
-from pygments import lexers
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.logging import getLogger
@@ -133,6 +132,4 @@ def _comment(module: str, name: str) -> str:
 
 def setup(app: Sphinx) -> None:
     """Ask to see every page before it is parsed."""
-    # Pygments has no lexer of CSV.
-    app.add_lexer("csv", type(lexers.get_lexer_by_name("text")))
     app.connect("source-read", _fill)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -48,7 +48,7 @@ def suppress(boxes: Tensor, least: float) -> Tensor:
 
 @suppress.register_fake
 def _(boxes: Tensor, least: float) -> Tensor:
-    context: Any = torch.library.get_ctx()
+    context = cast("Any", torch.library.get_ctx())
     return boxes.new_empty(context.new_dynamic_size(), dtype=torch.int64)
 
 
