@@ -272,8 +272,8 @@ class _PlanFile:
         if document.get("schema") == "perfc.shard/1":
             # What `perfc shard --format json` wrote: its first plan is the best one.
             plans = document.get("plans")
-            known = cast("list[object]", plans) if isinstance(plans, list) else []
-            document = _fields(_fields(next(iter(known), None)).get("plan"))
+            ranked = cast("list[object]", plans) if isinstance(plans, list) else []
+            document = _fields(_fields(next(iter(ranked), None)).get("plan"))
         modules = _fields(document.get("plan")) or document
         if not modules or not all(isinstance(v, dict) for v in modules.values()):
             msg = 'expected {"tables": {NAME: {"sharding_type": TYPE, "ranks": [...]}}}'
