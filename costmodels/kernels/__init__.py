@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from perfc.costmodels.kernels.many_kernels import (
         column_table,
+        configurations,
         has_many,
         kernels_of,
         token,
@@ -73,7 +74,13 @@ else:
                 "extrapolation_remark",
                 "trust",
             ),
-            "many_kernels": ("column_table", "has_many", "kernels_of", "token"),
+            "many_kernels": (
+                "column_table",
+                "configurations",
+                "has_many",
+                "kernels_of",
+                "token",
+            ),
             "many_numbers": (
                 "Many",
                 "ManyError",

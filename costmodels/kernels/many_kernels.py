@@ -18,9 +18,14 @@ _Form: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 
 def has_many(kernel: Kernel) -> bool:
     """Whether a number of a kernel is many."""
+    return configurations(kernel) > 1
+
+
+def configurations(kernel: Kernel) -> int:
+    """Return how many configurations a kernel's numbers are of; 1 without many."""
     work = kernel.work
     amounts = work.flops, work.bytes_read, work.bytes_written
-    return any(map(_is_many, (*kernel.params.values(), *amounts)))
+    return max(map(_configurations, (*kernel.params.values(), *amounts)))
 
 
 def token(kernel: Kernel) -> Hashable:
@@ -103,12 +108,16 @@ def _part(kernels: Sequence[Kernel], counts: Sequence[int]) -> KernelColumns:
     )
 
 
-def _is_many(value: object) -> bool:
+def _configurations(value: object) -> int:
+    if type(value) is Many:
+        return len(value.values)
+    if type(value) is Truths:
+        return len(value.mask)
     if type(value) is tuple:
-        return any(map(_is_many, cast("tuple[object, ...]", value)))
+        return max(map(_configurations, cast("tuple[object, ...]", value)), default=1)
     if type(value) is Record:
-        return any(map(_is_many, value.values()))
-    return type(value) is Many or type(value) is Truths
+        return max(map(_configurations, value.values()), default=1)
+    return 1
 
 
 def _kind(value: object) -> str:
@@ -139,7 +148,7 @@ def _spread(value: object, count: int) -> Sequence[Any]:
         return [*value.values.tolist()]
     if type(value) is Truths:
         return [*value.mask.tolist()]
-    if not _is_many(value):
+    if _configurations(value) == 1:
         return [value] * count
     if type(value) is Record:
         names = list(value)

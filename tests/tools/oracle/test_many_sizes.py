@@ -82,6 +82,13 @@ def test_a_batch_of_sizes_is_an_analysis_of_each(
     assert expected == pytest.approx(found, rel=CLOSE)
 
 
+def test_convolutions_in_tf32_are_chosen_by_arrays() -> None:
+    """Sizes that take a TF32 convolution and those that do not are parted."""
+    answers = oracle_of("resnet50").batch({"batch": np.arange(1, 100, 7)})
+
+    assert () == answers.diagnostics
+
+
 def test_sizes_of_many_structures() -> None:
     """GEMMs are split at some batches: sizes are parted by their tasks."""
     oracle = Oracle("dlrm-default", "a100", batch=2048, mode="training")
@@ -168,7 +175,6 @@ def test_sizes_too_large_for_arrays() -> None:
     [
         ("dlrm-default:tables=2", {"runtime": "compiled"}, "fuse-kernels may depend"),
         ("gpt2:layers=2", {"overrides": {"gpu.power_cap_watts": "300"}}, "the cap of"),
-        ("resnet50", {"dtype": "tf32"}, "conv is lowered size by size"),
     ],
 )
 def test_what_is_looked_at_one_by_one(
