@@ -364,20 +364,22 @@ class Cutter:
         problem, size = self.problem, self.problem.layers + 1
         join = np.maximum if slowest else np.add
         tables: list[_Table] = []
+        # Units of one node cross the same links: of those before, a unit asks the one
+        # of each node that costs least up to a cut.
+        nearest: dict[int, tuple[int, Floats, npt.NDArray[np.int64]]] = {}
         for place, unit in enumerate(order):
             weight = problem.units[unit].gpus if gpus else 0
             reach = np.full((gpus + 1, size), np.inf)
             before = np.full((gpus + 1, size), -1)
             if self.skips or not place:
                 reach[0, 0] = 0.0
-            first = 0 if self.skips else max(place - 1, 0)
-            for other in range(first, place):
-                cuts = problem.cuts_s(order[other], unit)
+            for other, least, places in nearest.values():
+                cuts = problem.cuts_s(other, unit)
                 cuts = np.where(cuts > most_s, np.inf, cuts)
-                made = join(tables[other].cost, cuts[None, :])
-                better = made < reach
+                made = join(least, cuts[None, :])
+                better = (made < reach) | ((made == reach) & (places < before))
                 reach[better] = made[better]
-                before[better] = other
+                before[better] = places[better]
             stage = problem.stage_s(unit, len(order) - place)
             stage = np.where(stage > most_s, np.inf, stage)
             cost = np.full((gpus + 1, size), np.inf)
@@ -393,6 +395,14 @@ class Cutter:
                     begin[row] = both.argmin(axis=0)
                     cost[row] = both.min(axis=0)
             tables.append(_Table(cost, begin, shifted_before))
+            if not self.skips:
+                nearest.clear()
+            node, places = problem.units[unit].node, np.full(cost.shape, place)
+            if node in nearest:
+                _, least, known = nearest[node]
+                places = np.where(cost < least, place, known)
+                cost = np.minimum(cost, least)
+            nearest[node] = unit, cost, places
         return tables
 
     def improved(self, placed: Placed) -> Placed:

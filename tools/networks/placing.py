@@ -250,7 +250,8 @@ class NetworkPricer:
             prices = self._compressed(node.target, table, compression)
             limit = float(node.target.device.memory.usable_bytes)
             unit = Unit(node=number, gpus=size, prices=prices, limit_bytes=limit)
-            units += [unit] * (node.count // size)
+            # More units of a node than layers cannot all have one: one more says so.
+            units += [unit] * min(node.count // size, len(crossing.others))
         return Problem(
             network=self.question.network,
             units=units,
