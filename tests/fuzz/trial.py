@@ -29,8 +29,8 @@ waited for a processor, and time slices
 
 MAX_BYTES = 10**9
 _CODES = frozenset({0, 1, 2})
-_OVER = 3
-"""A budget of `perfc check` does not hold, which is a result."""
+_OVER = frozenset({3, 5})
+"""A budget of `perfc check` does not hold, or a model does not fit: a result."""
 
 _PREFIX = "perfc: error: "
 _PROGRESS = re.compile(r"perfc: (?!error: )")
@@ -102,7 +102,7 @@ def judge(code: int, out: str, err: str) -> str:
         return err.strip()
     if control := _CONTROL.search(out + err):
         return f"the control character {control[0]!r} in the output"
-    if code == 0 or (code == _OVER and out):
+    if code == 0 or (code in _OVER and out):
         return _judge_result(out)
     return f"exit code {code}" if code not in _CODES else _judge_error(code, out, err)
 
