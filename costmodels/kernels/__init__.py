@@ -146,6 +146,7 @@ __all__ = [
     "SplitError",
     "Texts",
     "column_table",
+    "configurations",
     "distinct",
     "executed_share",
     "extrapolation_remark",

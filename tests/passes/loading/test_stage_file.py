@@ -101,7 +101,10 @@ _A = "[[stages]]\nname = 'a'\n"
             _A + "resource='gpu'\ntime_us=nan",
             "time_us is nan, expected a finite number",
         ),
-        (_A + "resource='gpu'\nformula='1 / 0'", "stage 'a' takes inf us; expected 0 to"),
+        (
+            _A + "resource='gpu'\nformula='1 / 0'",
+            "stage 'a' takes inf us; expected 0 to",
+        ),
         (_A + "resource='gpu'\nformula='9 ** 9 ** 9 ** 9'", "has no value"),
         (_A + "resource='gpu'\nformula='batsch'", "did you mean 'batch'"),
         (_A + "resource='gpu'\nformula='1 +'", "is none; expected numbers"),
