@@ -18,6 +18,8 @@ from perfc.ir.support.errors import PerfcError, UsageError
 _CHUNK = 2**20
 
 _MOST, _FEW_DIGITS = sys.float_info.max, sys.float_info.max_10_exp
+_LARGE = 1e30
+"""The largest number of a document of settings: products of ten of them are finite."""
 _MOST_PARTS = 64
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(
@@ -225,8 +227,9 @@ def parse_toml(
 
     Raises:
         PerfcError: of class *error_class*: it is no TOML, has a number that is not
-            finite, or that no float holds, or has a key of too many parts, over which
-            `tomllib` takes time that grows with their square.
+            finite, or too large or small for products of several (`_LARGE`), or has a
+            key of too many parts, over which `tomllib` takes time that grows with their
+            square.
         BudgetError: it has too many values.
 
     """
@@ -240,7 +243,7 @@ def parse_toml(
         message = f"{where}: not valid TOML: {reason_of(error)}"
         raise error_class(message) from None
     with damage_as(error_class, where, "TOML"):
-        _check_numbers(found)
+        _check_numbers(found, largest=_LARGE)
     return found
 
 
@@ -276,14 +279,17 @@ _STRICT = json.JSONDecoder(
 )
 
 
-def _check_numbers(value: object, key: str = "") -> None:
-    """Refuse numbers of a document that are not finite, or that no float holds."""
+def _check_numbers(value: object, key: str = "", largest: float = _MOST) -> None:
+    """Refuse numbers of a document that are larger, not finite, or as near to zero."""
     if isinstance(value, dict):
         for name, inner in cast("dict[str, object]", value).items():
-            _check_numbers(inner, name)
+            _check_numbers(inner, name, largest)
     elif isinstance(value, list):
         for inner in cast("list[object]", value):
-            _check_numbers(inner, key)
-    elif isinstance(value, int | float) and not -_MOST <= value <= _MOST:
-        message = f"{key or 'a number'} is {str(value)[:20]}, expected a finite number"
-        raise ValueError(message)
+            _check_numbers(inner, key, largest)
+    elif isinstance(value, int | float) and value:
+        message = f"{key or 'a number'} is {str(value)[:20]}, expected "
+        if not -_MOST <= value <= _MOST:
+            raise ValueError(message + "a finite number")
+        if not 1 / largest <= abs(value) <= largest:
+            raise ValueError(message + f"0 or a size of {1 / largest:g} to {largest:g}")
