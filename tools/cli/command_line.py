@@ -91,6 +91,9 @@ _ENDED = 128
 
 _NO_MEMORY = "it needs more memory than there is; make the model or the batch smaller"
 
+_NO_SUCH_NAME = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)
+"""Errors of a name that no file has: `Path.is_file` raises them, it is the user's."""
+
 _ENDING = ("SIGTERM", "SIGHUP")
 """Signals that would end the process as it stands, with files half written."""
 
@@ -234,9 +237,12 @@ def _run(arguments: list[str]) -> int:
         give_up_stdout()  # the reader (head, less) has gone: nothing to tell anyone
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            raise lost_output(error) from None  # what click prints itself
+        if error.errno not in _NO_SUCH_NAME:
             raise
-        raise lost_output(error) from None  # what click prints itself
+        message = f"{str(error.filename)[:60]}: {error.strerror}"
+        raise PerfcError(message) from None
     return code
 
 
