@@ -82,12 +82,15 @@ def shared_cache(
         overhead: Bytes beside each row.
 
     """
-    curves = [locality.row_curve(t.popularity, t.rows, t.pooling) for t in tables]
+    kinds = [(t.popularity, t.rows, t.pooling, t.lookups) for t in tables]
+    curves = {kind: locality.row_curve(*kind[:3]) for kind in kinds}
     sizes = [table.row_bytes + overhead for table in tables]
 
     def held(queries: float) -> list[float]:
-        pairs = zip(tables, curves, strict=True)
-        return [curve.touched(table.lookups * queries) for table, curve in pairs]
+        found = {
+            kind: curve.touched(kind[3] * queries) for kind, curve in curves.items()
+        }
+        return [found[kind] for kind in kinds]
 
     def filled(rows: Sequence[float]) -> float:
         return math.fsum(n * size for n, size in zip(rows, sizes, strict=True))
