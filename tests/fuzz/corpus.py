@@ -21,6 +21,7 @@ from tests.fuzz.mutate import (
     damage_toml,
 )
 from tests.fuzz.semantics import damage_meaning
+from tests.fuzz.shardings import SHARDINGS
 
 ROOT = Path(__file__).parents[2]
 FIELDS: Mapping[str, Mutator] = {
@@ -81,6 +82,8 @@ COMMANDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     ),
 }
 _SHARE_OF_FIELDS = 0.7
+_LESS_OFTEN = {"relations": 0.3, SHARDINGS: 0.3}
+"""Kinds of which an input takes a quarter of a second, ten times another's."""
 
 
 def project_files() -> list[Path]:
@@ -135,8 +138,9 @@ def by_kind(files: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def make_input(rng: random.Random, kinds: Mapping[str, list[Path]]) -> Input:
-    """Damage or make up one input; each kind is chosen as often as any other."""
-    kind = rng.choice([*kinds])
+    """Damage or make up one input; kinds that take long are chosen less often."""
+    weights = [_LESS_OFTEN.get(kind, 1.0) for kind in kinds]
+    (kind,) = rng.choices([*kinds], weights)
     if kind in GENERATORS:
         return GENERATORS[kind](rng)
     path = rng.choice(kinds[kind])

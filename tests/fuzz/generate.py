@@ -370,11 +370,8 @@ _BETTER = (
     *("host_link.h2d_gb_per_s", "host_link.d2h_gb_per_s"),
 )
 _PLAIN = (
-    MODEL,
-    "wide-and-deep",
-    "gpt2:layers=1",
-    "resnet50:image=64",
-    "bert-base:layers=1",
+    *(MODEL, "wide-and-deep", "dcnv2-mlperf", "resnet18:image=64"),
+    *("gpt2:layers=1", "bert-base:layers=1"),
 )
 
 
