@@ -195,12 +195,7 @@ class Constants:
 
 @functools.cache
 def constants(name: str) -> Constants:
-    """Return the constants of a room, read when first asked for.
-
-    Raises:
-        PerfcError: an entry lacks a source, or has what no entry has.
-
-    """
+    """Return the constants of a room, read when first asked for."""
     return read_constants(CONSTANTS_FOLDER / f"{name}.toml")
 
 
@@ -210,13 +205,7 @@ def constant_files() -> list[str]:
 
 
 def read_constants(path: Path) -> Constants:
-    """Read a file of constants.
-
-    Raises:
-        PerfcError: it is not there, is no TOML, or an entry is not as it must be; one
-            line that names file and entry.
-
-    """
+    """Read a file of constants."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -101,12 +101,7 @@ class Draws:
 def draws_of(
     table: KernelTable, seconds: Floats, target: Target, power: Power
 ) -> Draws:
-    """Return the watts that kernels draw that take *seconds* each, shape (rows,).
-
-    Raises:
-        PerfcError: collectives go between nodes, and no network is known.
-
-    """
+    """Return the watts that kernels draw that take *seconds* each, shape (rows,)."""
     flops = table.flops * executed_share(table.signatures, ARRAYS)
     peak = table.signatures.limit_flops_per_s(target)
     bytes_s = table.bytes / target.device.memory.bytes_per_s

@@ -60,12 +60,6 @@ def fit_collectives(
     """Return the fit of *target* to the collectives among rows; None if there are none.
 
     Rows that are marked `test` say nothing.
-
-    Raises:
-        MeasurementError: a size is missing, all messages are about as large, or a time
-            is shorter than the links allow.
-        PerfcError: ranks are on several nodes, and no network is known.
-
     """
     chosen = [row for row in rows if is_collective(row) and row.split != TEST]
     if not chosen:

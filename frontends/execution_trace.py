@@ -68,11 +68,6 @@ class ExecutionTraceFrontend:
 
         Of calls within calls the innermost that compute are taken. What is read before
         it is written lies on its device as parameters do.
-
-        Raises:
-            UnsupportedModelError: it is no execution trace, or computes nothing.
-            TraceError: it is damaged.
-
         """
         if not is_execution_trace(path):
             msg = (

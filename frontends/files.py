@@ -9,13 +9,7 @@ from perfc.ir.support import UnsupportedModelError, read_whole
 
 
 def read_file(path: Path) -> bytes:
-    """Return the bytes of *path*.
-
-    Raises:
-        UnsupportedModelError: it cannot be read.
-        BudgetError: it is too long.
-
-    """
+    """Return the bytes of *path*."""
     return read_whole(path, UnsupportedModelError)
 
 

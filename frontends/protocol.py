@@ -12,10 +12,5 @@ class Frontend(Protocol):
     """Reads one kind of file. Registered under its suffix, without the dot."""
 
     def load(self, path: Path) -> Program:
-        """Read *path* into a program, symbols unbound, passes not yet run.
-
-        Raises:
-            PerfcError: the file is damaged or says what perfc cannot represent.
-
-        """
+        """Read *path* into a program, symbols unbound, passes not yet run."""
         ...

@@ -18,13 +18,7 @@ class TextFrontend:
     """Reads `.perfc` files: op graphs, launch graphs, programs."""
 
     def load(self, path: Path) -> Program:
-        """Read, parse and verify *path*.
-
-        Raises:
-            ParseError: the text is not perfc assembly.
-            VerifyError: a graph breaks an invariant.
-
-        """
+        """Read, parse and verify *path*."""
         data = read_whole(path, UnsupportedModelError, "text-bytes")
         try:
             program = parse_program(data.decode("utf-8"))

@@ -16,10 +16,6 @@ def bound_copy(graph: Graph, bindings: Mapping[str, Dim]) -> Graph:
     """Return a copy of *graph*; dimensions whose symbols are all bound are numbers.
 
     Symbols bound to expressions become these. Without bindings it is a copy as it is.
-
-    Raises:
-        VerifyError: a bound shape is negative or overflows.
-
     """
     made = Graph(graph.name)
     _Copy(bindings).fill(made, graph)

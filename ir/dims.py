@@ -124,13 +124,7 @@ class Expr:
         return frozenset(found)
 
     def evaluate(self, bindings: Mapping[str, Any]) -> Any:
-        """Put numbers (or numpy arrays) in place of the symbols.
-
-        Raises:
-            UnboundSymbolError: a symbol has no number in *bindings*.
-            VerifyError: it divides by zero.
-
-        """
+        """Put numbers (or numpy arrays) in place of the symbols."""
         result: Any = 0
         for atoms, coefficient in self.terms:
             value: Any = coefficient

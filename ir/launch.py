@@ -133,12 +133,7 @@ class Kernel:
     known: bool = True
 
     def __attrs_post_init__(self) -> None:
-        """Hold the parameters against the kernel's declaration.
-
-        Raises:
-            VerifyError: as `check_params`.
-
-        """
+        """Hold the parameters against the kernel's declaration."""
         if self.known:
             check_params(self.op, self.params)
 
@@ -253,12 +248,7 @@ class LaunchGraph:
         return len(self.ops) - 1
 
     def intern(self, kernel: Kernel) -> int:
-        """Return the index of *kernel*, adding it the first time.
-
-        Raises:
-            VerifyError: its work is no amount.
-
-        """
+        """Return the index of *kernel*, adding it the first time."""
         index = self._kernel_index.get(kernel)
         if index is None:
             _check_work(kernel)
@@ -320,10 +310,6 @@ class LaunchGraph:
         """Return a graph of the same tasks, and signature for signature *kernels*.
 
         The columns are shared, not copied: both graphs are complete from now on.
-
-        Raises:
-            VerifyError: there are more or fewer kernels than before.
-
         """
         if len(kernels) != len(self.kernels):
             msg = f"{self} has {len(self.kernels)} kernels, not {len(kernels)}"
@@ -350,12 +336,7 @@ class LaunchGraph:
         group: str = "",
         stated_s: float = math.nan,
     ) -> int:
-        """Append a task and return its index.
-
-        Raises:
-            VerifyError: the graph is complete.
-
-        """
+        """Append a task and return its index."""
         self._require_open()
         index = len(self.kind)
         self.kind.append(kind)
@@ -386,12 +367,7 @@ class LaunchGraph:
         detail: str = "",
         stated_s: float = math.nan,
     ) -> int:
-        """Append a host call and the device task it enqueues; return the latter.
-
-        Raises:
-            VerifyError: the graph is complete.
-
-        """
+        """Append a host call and the device task it enqueues; return the latter."""
         self._require_open()
         index = len(self.kind)
         self.kind += (TaskKind.CALL, kind)

@@ -92,12 +92,7 @@ class Program:
         return f"program {self.name}"
 
     def bind(self, bindings: Mapping[str, int]) -> Program:
-        """Return a program of the same graphs with more symbols bound.
-
-        Raises:
-            VerifyError: a number does not divide into the microbatches there are.
-
-        """
+        """Return a program of the same graphs with more symbols bound."""
         bound = {**self.bindings, **bindings}
         for name, parts in self.divided:
             if bound.get(name, 0) % parts:

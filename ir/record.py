@@ -95,13 +95,7 @@ class Record(Mapping[str, AttrValue]):
         return Record({**self._items, **changes})
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an int attribute; `none` and a missing one are *default*.
-
-        Raises:
-            VerifyError: it is something else, or missing without a default. So
-                do the other methods.
-
-        """
+        """Return an int attribute; `none` and a missing one are *default*."""
         value = self._items.get(name)
         if value is None:  # not by `_get`: integers are asked for most
             value = default

@@ -154,12 +154,7 @@ _SCALING = re.compile(
 
 
 def parse_dtype(text: str) -> DType:
-    """Read `f32`, `i8.rowx64`, `u4.rowx32a16` or `f8e4m3.block128x32`.
-
-    Raises:
-        ParseError: *text* names no element type.
-
-    """
+    """Read `f32`, `i8.rowx64`, `u4.rowx32a16` or `f8e4m3.block128x32`."""
     name, dot, scaling = text.partition(".")
     if name not in DTYPES:
         msg = f"unknown element type {name[:40]!r}; known: {', '.join(DTYPES)}"
@@ -217,25 +212,14 @@ class TensorType:
         return symbols_of(self.shape)
 
     def bind(self, bindings: Mapping[str, int]) -> TensorType:
-        """Put numbers in place of the symbols.
-
-        Raises:
-            UnboundSymbolError: a symbol has no number.
-            VerifyError: the bound shape is negative or overflows.
-
-        """
+        """Put numbers in place of the symbols."""
         if not any(isinstance(dim, Expr) for dim in self.shape):
             return self
         shape = tuple([evaluate(dim, bindings) for dim in self.shape])
         return TensorType(self.dtype, shape, self.space).checked()
 
     def checked(self) -> TensorType:
-        """Return self if the known dimensions are sane.
-
-        Raises:
-            VerifyError: a dimension is negative, or the tensor too large.
-
-        """
+        """Return self if the known dimensions are sane."""
         numel = 1
         for dim in self.shape:
             if isinstance(dim, Expr):

@@ -88,12 +88,7 @@ class Case:
 
     @property
     def kernel(self) -> Kernel:
-        """Its signature, as that of a measured row.
-
-        Raises:
-            MeasurementError: rows have no such op, or not with these sizes.
-
-        """
+        """Its signature, as that of a measured row."""
         row = Measurement(
             target="",
             op=self.op,

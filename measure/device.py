@@ -75,13 +75,7 @@ class Device:
 
 
 def open_device(kind: str) -> Device:
-    """Return the device that PyTorch uses by that name.
-
-    Raises:
-        UsageError: it is neither cuda nor cpu.
-        PerfcError: there is no such device.
-
-    """
+    """Return the device that PyTorch uses by that name."""
     if kind not in DEVICES:
         msg = f"device {kind!r}: expected {' or '.join(DEVICES)}"
         raise UsageError(msg)

@@ -21,12 +21,7 @@ class RunError(PerfcError):
 
 @contextmanager
 def explained(device: Device) -> Generator[None]:
-    """Turn whatever a model raises into a `RunError` that says what and where.
-
-    Raises:
-        RunError: the model does not run, or not in the memory there is.
-
-    """
+    """Turn whatever a model raises into a `RunError` that says what and where."""
     try:
         yield
     except PerfcError as error:

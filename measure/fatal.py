@@ -39,12 +39,7 @@ class Fatal:
         return self.table.with_name(self.table.name + _SUFFIX)
 
     def known(self) -> frozenset[str]:
-        """Return the lines of the list; none without one.
-
-        Raises:
-            PerfcError: the list cannot be read.
-
-        """
+        """Return the lines of the list; none without one."""
         try:
             return frozenset(self.path.read_text(encoding="utf-8").splitlines())
         except FileNotFoundError:
@@ -59,13 +54,7 @@ class Fatal:
         return PerfcError(f"{msg} to try again")
 
     def check(self, what: str, why: str, line: str) -> None:
-        """Find out whether the GPU still works after *what* did not run.
-
-        Raises:
-            DeviceFailedError: it does not; *line*, which tells it from all others, is
-                on the list now.
-
-        """
+        """Find out whether the GPU still works after *what* did not run."""
         try:
             torch.cuda.synchronize()
             torch.cuda.empty_cache()

@@ -35,9 +35,6 @@ def measure_for_fit(
         say: Tells how far it is.
         seed: Other shapes for each.
 
-    Raises:
-        PerfcError: there is no such device, or nothing could be measured.
-
     """
     with tempfile.TemporaryDirectory() as folder:
         table = path or Path(folder) / "rows.csv"

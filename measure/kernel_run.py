@@ -75,10 +75,6 @@ class KernelRun:
         skipped: Cases that could not be run, and why.
         left: How many cases there was no time for.
 
-    Raises:
-        UsageError: there is no such suite or op, or the table's name is no table's.
-        PerfcError: the table cannot be read, or has rows of something else.
-
     """
 
     device: Device
@@ -119,13 +115,7 @@ class KernelRun:
         return Fatal(self.path)
 
     def measure(self, seconds: float, say: Say) -> None:
-        """Measure until the suite or the time is over; then write the table.
-
-        Raises:
-            PerfcError: nothing could be measured, the device failed, or the rows
-                cannot be written.
-
-        """
+        """Measure until the suite or the time is over; then write the table."""
         deadline = time.monotonic() + seconds
         done = {Case(row.op, row.dtype, row.params) for row in self.rows}
         fatal = self._fatal.known()

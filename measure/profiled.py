@@ -64,12 +64,7 @@ def trace_of(
     shapes: bool = True,
     memory: bool = False,
 ) -> Trace:
-    """Profile *count* iterations, each with the wait at its end.
-
-    Raises:
-        PerfcError: there is no room for a temporary file.
-
-    """
+    """Profile *count* iterations, each with the wait at its end."""
     gpu = [ProfilerActivity.CUDA] if device.is_cuda else []
     profiler = profile(
         activities=[ProfilerActivity.CPU, *gpu],

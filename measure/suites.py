@@ -107,12 +107,7 @@ MEMORY_SHARE = 4
 def suite(
     name: str, device: Device, ops: Collection[str] = (), seed: int = SEED
 ) -> list[tuple[Family, Case]]:
-    """Return the cases of a suite in their order, without duplicates.
-
-    Raises:
-        UsageError: there is no such suite, or none of its ops is called so.
-
-    """
+    """Return the cases of a suite in their order, without duplicates."""
     measured = _ALL if name == WORKLOADS else FAMILIES
     families = [f for f in measured if not ops or f.op in ops]
     known = sorted({family.op for family in measured})

@@ -76,12 +76,7 @@ class MeasuredColumns:
 
     @property
     def held_out(self) -> NDArray[np.bool_]:
-        """Mask of the rows that the table marks `split=test`, shape (rows,).
-
-        Raises:
-            MeasurementError: a row has another mark than the format knows.
-
-        """
+        """Mask of the rows that the table marks `split=test`, shape (rows,)."""
         read = MEASUREMENTS.column(_SPLIT).field
         marked = np.array([read(mark) == TEST for mark in self.split.values], np.bool_)
         return marked[self.split.at]
@@ -96,12 +91,6 @@ def read_columns(path: str | Path) -> MeasuredColumns:
 
     A row whose cells are not what their columns hold is kept: of words that are
     missing as "", of times as NaN, and `faults` says it of parameters.
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: there is no such file, it is damaged or of another format, a
-            column is missing, or holds something else in Parquet.
-
     """
     path = Path(path)
     data = read_data(path)

@@ -150,12 +150,7 @@ def _sent(sizes: Sizes, size: float, dtype: str) -> Amounts:
 def _check(
     possible: NDArray[np.bool_], fault: str, given: Mapping[str, Floats]
 ) -> None:
-    """Refuse sizes that contradict each other.
-
-    Raises:
-        MeasurementError: some row has such; it names what was *given* there.
-
-    """
+    """Refuse sizes that contradict each other."""
     if not possible.all():
         row = int(np.flatnonzero(~possible)[0])
         found = ", ".join(f"{name} is {size[row]:.0f}" for name, size in given.items())

@@ -62,14 +62,7 @@ class TableTrace:
 
 
 def read_index_trace(path: Path) -> list[TableTrace]:
-    """Read the tables of a trace.
-
-    Raises:
-        IndexTraceError: it cannot be read, or is something else.
-        BudgetError: it holds too many numbers.
-        PerfcError: what reads this kind of file is not installed.
-
-    """
+    """Read the tables of a trace."""
     readers = {
         ".npz": _npz,
         ".npy": _npy,
@@ -93,12 +86,7 @@ def read_index_trace(path: Path) -> list[TableTrace]:
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:
-    """Refuse tables that nobody could speak of.
-
-    Raises:
-        IndexTraceError: a table has no name, or that of another.
-
-    """
+    """Refuse tables that nobody could speak of."""
     if "" in names:
         message = f"{path}: table {names.index('') + 1} has no name; expected one"
         raise IndexTraceError(message)
@@ -109,12 +97,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def _table(path: Path, name: str, indices: Ints, lengths: Ints) -> TableTrace:
-    """Check and make a table.
-
-    Raises:
-        IndexTraceError: rows are negative, or bags do not hold them all.
-
-    """
+    """Check and make a table."""
     if len(indices) and int(indices.min()) < 0:
         least = int(indices.min())
         message = f"{path}: {name!r} looks up row {least}; expected 0 or more"
@@ -296,12 +279,7 @@ def _column(path: Path, name: str, column: Any) -> Any:
 
 
 def arrow_table(path: Path) -> Any:
-    """Return the table of a Parquet file.
-
-    Raises:
-        IndexTraceError: it is none, or pyarrow is not installed.
-
-    """
+    """Return the table of a Parquet file."""
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
     except ImportError:

@@ -110,12 +110,6 @@ def read_nccl_log(path: Path, target: str | None = None) -> list[Measurement]:
         path: The file.
         target: What it ran on; by the names of its devices if not given.
 
-    Raises:
-        NcclLogError: it is no such log, ends early, or says what cannot be, or it ran
-            on other GPUs than the target has. The message names the file, the line,
-            what was expected and what was found.
-        PerfcError: there is no such target.
-
     """
     data = read_whole(path, NcclLogError, "text-bytes")
     text = data.decode("utf-8", errors="replace")
@@ -246,12 +240,7 @@ def _op(
     cells: Sequence[tuple[int, Mapping[str, str]]],
     ranks: int,
 ) -> str:
-    """Return the op that the log, its name or its rates tell.
-
-    Raises:
-        NcclLogError: none of them does, or the table is of another.
-
-    """
+    """Return the op that the log, its name or its rates tell."""
     op = _named_op(path, lines) or _op_of_rates([row for _, row in cells], ranks)
     if not op:
         msg = (

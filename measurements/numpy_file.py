@@ -32,7 +32,6 @@ def read_arrays(data: bytes, where: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of an `.npz` by name.
 
     Raises:
-        BudgetError: they hold too many numbers together.
         ValueError: an array is none of numbers. What `zipfile` raises of damaged files
             is left as it is.
 
@@ -51,7 +50,6 @@ def read_array(stream: IO[bytes], where: str) -> NDArray[Any]:
     """Return the array of an `.npy`.
 
     Raises:
-        BudgetError: it holds too many numbers.
         ValueError: it is cut off, or holds no numbers.
 
     """

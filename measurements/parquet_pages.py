@@ -41,7 +41,6 @@ def check_parquet(data: bytes, where: str = "") -> None:
         where: What begins the message.
 
     Raises:
-        BudgetError: there are too many bytes or numbers.
         ValueError: it is damaged.
 
     """

@@ -135,12 +135,7 @@ class Column:
         return cls(name, _KINDS[type], default is attrs.NOTHING, default)
 
     def fields(self, cells: Sequence[Cell]) -> list[object]:
-        """Return the fields of a whole column; equal cells are read once.
-
-        Raises:
-            MeasurementError: as `field`, with the number of the row, from 1.
-
-        """
+        """Return the fields of a whole column; equal cells are read once."""
         known: dict[object, object] = {}
         keys = [*map(_key, cells)]
         for number, (key, cell) in enumerate(zip(keys, cells, strict=True), 1):
@@ -173,12 +168,7 @@ class Column:
             return Fault(f"{self.name} is not {expected}")
 
     def numbers(self, cells: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the fields of a column whose cells are numbers already.
-
-        Raises:
-            MeasurementError: as `fields`.
-
-        """
+        """Return the fields of a column whose cells are numbers already."""
         values = cells.astype(np.float64)
         bad = ~(np.isfinite(values) & (values >= 0))
         if bad.any():
@@ -186,12 +176,7 @@ class Column:
         return values
 
     def field(self, cell: Cell) -> object:
-        """Return the field for a cell.
-
-        Raises:
-            MeasurementError: the cell is of another kind, or not one of the choices.
-
-        """
+        """Return the field for a cell."""
         if cell is None or (cell == "" and self.kind.arrow != "string"):
             if self.required:
                 msg = f"{self.name} is missing, expected {self.kind.expected}"
@@ -255,13 +240,7 @@ class Schema(Generic[Row]):
         return next(column for column in self.columns if column.name == name)
 
     def rows_of(self, cells: Mapping[str, Sequence[Cell]]) -> list[Row]:
-        """Return the rows of some columns; columns that the format lacks are left out.
-
-        Raises:
-            MeasurementError: a column that every file has is missing, or a cell cannot
-                be read.
-
-        """
+        """Return the rows of some columns, without those that the format lacks."""
         present = self._present(cells)
         names = [column.name for column in present]
         fields = zip(*[c.fields(cells[c.name]) for c in present], strict=True)
@@ -270,12 +249,7 @@ class Schema(Generic[Row]):
     def usable_rows_of(
         self, cells: Mapping[str, Sequence[Cell]]
     ) -> tuple[list[Row], Counter[str]]:
-        """Return the rows that can be read, and how many cannot, by reason.
-
-        Raises:
-            MeasurementError: a column that every file has is missing.
-
-        """
+        """Return the rows that can be read, and how many cannot, by reason."""
         present = self._present(cells)
         names = [column.name for column in present]
         unread: Counter[str] = Counter()
@@ -311,12 +285,7 @@ class Schema(Generic[Row]):
         return stream.getvalue().encode()
 
     def require_columns(self, found: Sequence[str]) -> None:
-        """Make sure that every column is there that every file has.
-
-        Raises:
-            MeasurementError: one is missing.
-
-        """
+        """Make sure that every column is there that every file has."""
         missing = [c.name for c in self.columns if c.required and c.name not in found]
         if missing:
             msg = (

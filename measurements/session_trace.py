@@ -76,10 +76,6 @@ class SessionTrace:
         """Return the samples with the features called by their tables.
 
         Columns are those of tables by name, or in order where there are as many.
-
-        Raises:
-            UsageError: neither names nor numbers agree.
-
         """
         names = [name.removesuffix(".weight") for name in self.lists]
         if not set(names) & set(tables):
@@ -109,11 +105,6 @@ def read_session_trace(path: str | Path, session_key: str) -> SessionTrace:
     Args:
         path: A `.parquet` or `.csv` file.
         session_key: The column that names sessions.
-
-    Raises:
-        UsageError: the name ends in neither, or there is no such column.
-        PerfcError: the file cannot be read, is damaged or empty, or a sample has no
-            session.
 
     """
     path = Path(path)

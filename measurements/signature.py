@@ -48,12 +48,7 @@ _GEMM_MATH: Mapping[str, str] = {
 
 
 def bytes_of(dtype: str) -> float:
-    """Return the bytes of an element.
-
-    Raises:
-        MeasurementError: there is no such dtype.
-
-    """
+    """Return the bytes of an element."""
     try:
         return BYTES[dtype]
     except KeyError:
@@ -62,13 +57,7 @@ def bytes_of(dtype: str) -> float:
 
 
 def kernel_of(row: Measurement) -> Kernel:
-    """Return the signature of a measured row, with its compulsory work.
-
-    Raises:
-        MeasurementError: the op or the dtype is unknown, or a parameter is not
-            declared, missing, or of another type.
-
-    """
+    """Return the signature of a measured row, with its compulsory work."""
     return _signature(row.op, row.dtype, row.params)
 
 
@@ -156,9 +145,6 @@ def kernel_columns(
         op: One whose parameters are plain numbers and words.
         dtype: Of all of them.
         params: Parsed JSON, each with the keys of the first.
-
-    Raises:
-        MeasurementError: the dtype is unknown, or a parameter of some row cannot be.
 
     """
     sizes = Sizes.of(params)

@@ -52,12 +52,7 @@ class Sizes:
         )
 
     def whole(self, name: str, default: int | None = None) -> Floats:
-        """Return a parameter that is a whole number, not below 0.
-
-        Raises:
-            MeasurementError: it is missing, or something else in some row.
-
-        """
+        """Return a parameter that is a whole number, not below 0."""
         column = self.columns.get(name)
         if column is None:
             if default is None:
@@ -74,12 +69,7 @@ class Sizes:
         return column.astype(np.float64)
 
     def word(self, name: str, default: str, known: Sequence[str]) -> NDArray[np.str_]:
-        """Return a parameter that is one of a few words.
-
-        Raises:
-            MeasurementError: it is something else in some row.
-
-        """
+        """Return a parameter that is one of a few words."""
         column = self.columns.get(name)
         if column is None:
             return np.full(self.count, default)
@@ -90,12 +80,7 @@ class Sizes:
         return column
 
     def flag(self, name: str) -> NDArray[np.bool_]:
-        """Return a parameter that is true or false, false where it is not given.
-
-        Raises:
-            MeasurementError: it is something else in some row.
-
-        """
+        """Return a parameter that is true or false, false where it is not given."""
         column = self.columns.get(name)
         if column is None:
             return np.zeros(self.count, dtype=np.bool_)

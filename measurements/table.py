@@ -30,13 +30,7 @@ _SCHEMA_KEY = b"perfc.schema"
 
 
 def check_name(path: Path) -> None:
-    """Make sure that a name says what the file is, and that such files can be made.
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: it is Parquet, and pyarrow is not installed.
-
-    """
+    """Make sure that a name says what the file is, and that such files can be made."""
     if path.suffix not in SUFFIXES:
         msg = f"table {path}: expected a name that ends in {' or '.join(SUFFIXES)}"
         raise UsageError(msg)
@@ -49,12 +43,6 @@ def read_rows(path: str | Path, schema: Schema[Row]) -> list[Row]:
 
     Columns that the format does not have are left out; so is an unknown op or target
     no error here (`kernel_of` has one).
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: there is no such file, it is damaged or of another format, a
-            column is missing, or a cell is not what its column holds.
-
     """
     return _read(Path(path), schema, schema.rows_of)
 
@@ -66,11 +54,6 @@ def read_usable_rows(
 
     Returns:
         The rows, and how many others there are, by what is wrong with them.
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: there is no such file, it is damaged or of another format, or
-            a column is missing.
 
     """
     return _read(Path(path), schema, schema.usable_rows_of)
@@ -95,12 +78,7 @@ def _read(
 
 
 def holds(path: Path, schema: Schema[Row]) -> bool:
-    """Whether a file is a table, by its name, with every column of a format.
-
-    Raises:
-        MeasurementError: there is no such file, or it is damaged.
-
-    """
+    """Whether a file is a table, by its name, with every column of a format."""
     if path.suffix not in SUFFIXES:
         return False
     data = read_data(path)
@@ -113,25 +91,13 @@ def holds(path: Path, schema: Schema[Row]) -> bool:
 
 
 def read_data(path: Path) -> bytes:
-    """Return the bytes of a table.
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        MeasurementError: it cannot be read, or pyarrow is not installed.
-
-    """
+    """Return the bytes of a table."""
     check_name(path)
     return read_whole(path, MeasurementError)
 
 
 def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> None:
-    """Write a table in one step: a reader never sees half of it.
-
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        PerfcError: pyarrow is missing, or the file cannot be written.
-
-    """
+    """Write a table in one step: a reader never sees half of it."""
     path = Path(path)
     check_name(path)
     is_csv = path.suffix == ".csv"
@@ -139,12 +105,7 @@ def write_rows(path: str | Path, rows: Sequence[Row], schema: Schema[Row]) -> No
 
 
 def csv_columns(data: bytes) -> Mapping[str, Sequence[Cell]]:
-    """Return the cells of a CSV file, by column.
-
-    Raises:
-        MeasurementError: it is none.
-
-    """
+    """Return the cells of a CSV file, by column."""
     return {
         name: [values[number] for number in at]
         for name, (values, at) in coded_columns(data).items()
@@ -156,11 +117,6 @@ def coded_columns(data: bytes) -> Mapping[str, tuple[list[str], Sequence[int]]]:
 
     Lines are coded some hundreds at a time: most cells are alike, and what is kept of a
     file is then small.
-
-    Raises:
-        MeasurementError: it is none.
-        BudgetError: it has too many cells.
-
     """
     spend("values", data.count(b",") + data.count(b"\n"))
     try:
@@ -194,12 +150,7 @@ def _check_cells(lines: Sequence[Sequence[str]], expected: int, before: int) -> 
 
 
 def _pyarrow() -> tuple[Any, Any]:
-    """Return `pyarrow` and `pyarrow.parquet`.
-
-    Raises:
-        MeasurementError: it is not installed.
-
-    """
+    """Return `pyarrow` and `pyarrow.parquet`."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module(
             "pyarrow.parquet"
@@ -228,13 +179,7 @@ def _parquet_of(rows: Sequence[Row], schema: Schema[Row]) -> bytes:
 
 
 def parquet_table(data: bytes, schema: str, columns: Sequence[str]) -> Any:
-    """Return the `pyarrow.Table` of a Parquet file; of *columns*, those that it has.
-
-    Raises:
-        MeasurementError: it is none, or of another schema.
-        BudgetError: it has too many cells.
-
-    """
+    """Return the `pyarrow.Table` of a Parquet file; of *columns*, those that it has."""
     pyarrow, _ = _pyarrow()
     with damage_as(MeasurementError, "", "a Parquet file"):
         file = parquet_file(_copied(pyarrow, data), data)
@@ -252,10 +197,6 @@ def parquet_file(stream: Any, data: bytes, where: str = "") -> Any:
 
     Texts will be codes of those that are different: a file that says one often is
     small, and so is what is held of it.
-
-    Raises:
-        BudgetError: it unpacks to too much.
-
     """
     _, parquet = _pyarrow()
     schema = parquet.ParquetFile(stream).schema
@@ -270,10 +211,6 @@ def arrow_cells(column: Any) -> tuple[list[Any], Any]:
 
     By DLPack: pyarrow's `to_numpy` imports pandas where it is installed, for 0.3 s. Of
     lists and structures all cells are one, a list of their type.
-
-    Raises:
-        MeasurementError: text is none.
-
     """
     if column.type.num_fields:
         return [[str(column.type)]], np.zeros(len(column), np.intp)

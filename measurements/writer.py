@@ -40,10 +40,6 @@ class RowWriter(Generic[Row]):
         key: Tells rows of different things apart; a row itself if not given.
         place: Where a row stands in the table; as they came if not given.
 
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        PerfcError: the table or its journal cannot be read, or rows not be written.
-
     """
 
     path: Path
@@ -114,10 +110,6 @@ class RowWriter(Generic[Row]):
         """Add rows that belong together: after a kill all of them are there, or none.
 
         One with the key of an earlier row takes its place.
-
-        Raises:
-            PerfcError: the disk is full, or the folder cannot be written.
-
         """
         try:
             with self.journal.open("ab") as stream:
@@ -130,12 +122,7 @@ class RowWriter(Generic[Row]):
         self._take(rows)
 
     def flush(self) -> None:
-        """Write the table, and remove the journal.
-
-        Raises:
-            PerfcError: the table cannot be written; the journal then stays.
-
-        """
+        """Write the table, and remove the journal."""
         # An interrupt may have come when the journal had rows that the list had not.
         self._recover()
         if self._held:

@@ -58,12 +58,7 @@ class Pass(abc.ABC):
     runs_before: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls) -> None:
-        """Refuse a declaration that is no set of fact keys.
-
-        Raises:
-            PassContractError: one is not.
-
-        """
+        """Refuse a declaration that is no set of fact keys."""
         for field in ("requires", "provides", "preserves"):
             keys: object = getattr(cls, field, _NO_KEYS)
             if not _are_keys(keys):
@@ -153,12 +148,7 @@ class PassContext:
 
     @property
     def target(self) -> Target:
-        """The target.
-
-        Raises:
-            PassContractError: the pipeline runs without one.
-
-        """
+        """The target."""
         if self.system is None:
             msg = f"pass {self.owner.name!r} needs a target; give one with --target"
             raise PassContractError(msg)

@@ -97,12 +97,7 @@ class DumpDir(Instrument):
     _count: int = attrs.field(default=0, init=False)
 
     def after(self, p: Pass, program: Program, ctx: PassContext) -> None:
-        """Write one file.
-
-        Raises:
-            PerfcError: it cannot be written.
-
-        """
+        """Write one file."""
         path = self.folder / f"{self._count:03d}_{p.name}.perfc"
         _write(path, text.print_program(program))
         self._count += 1
@@ -130,12 +125,7 @@ class Reproducer(Instrument):
             self._source = program, text.print_program(program)
 
     def failed(self, p: Pass, program: Program, error: Exception) -> None:
-        """Write the file.
-
-        Raises:
-            PerfcError: it cannot be written.
-
-        """
+        """Write the file."""
         reason = " ".join(str(error).split())
         head = f"// RUN: {self.pipeline}\n// {p.name}: {reason}\n"
         _write(self.path, head + (self._source[1] if self._source else ""))

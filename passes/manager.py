@@ -58,12 +58,7 @@ class Analysis:
     diagnostics: tuple[Diagnostic, ...]
 
     def get(self, key: AnnotationKey[T], anchor: Anchor | None = None) -> T:
-        """Return the fact about *anchor*, the program if None.
-
-        Raises:
-            PassContractError: no pass has provided it.
-
-        """
+        """Return the fact about *anchor*, the program if None."""
         about = self.program if anchor is None else anchor
         table = self.annotations.table(key, self.scenario)
         if about not in table:

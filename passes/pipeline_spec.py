@@ -40,13 +40,7 @@ def pass_names() -> list[str]:
 
 
 def pass_class(name: str) -> type[Pass]:
-    """Return the class of the pass called *name*.
-
-    Raises:
-        UsageError: there is none.
-        PipelineError: the plugin is not a pass.
-
-    """
+    """Return the class of the pass called *name*."""
     loaded = load_plugin(PASSES, name)
     if not (isinstance(loaded, type) and issubclass(loaded, Pass)):
         hint = "; register the class, not one made of it" * isinstance(loaded, Pass)
@@ -78,13 +72,7 @@ class PassRequest:
     text: str
 
     def make(self, **settings: object) -> Pass:
-        """Make the pass with *settings*, except where the text says otherwise.
-
-        Raises:
-            UsageError: an option without a default is missing, or a value does
-                not fit.
-
-        """
+        """Make the pass with *settings*, except where the text says otherwise."""
         given = {**settings, **self.written}
         missing = [
             f for f in _fields(self.cls) if _is_needed(f) and f.name not in given
@@ -106,23 +94,12 @@ class PassRequest:
 
 
 def parse_pipeline(text: str) -> list[Pass]:
-    """Read a pipeline and make its passes.
-
-    Raises:
-        UsageError: the text is malformed, names an unknown pass or option, or
-            leaves out an option that has no default.
-
-    """
+    """Read a pipeline and make its passes."""
     return [request.make() for request in read_pipeline(text)]
 
 
 def read_pipeline(text: str) -> list[PassRequest]:
-    """Read a pipeline without making its passes.
-
-    Raises:
-        UsageError: the text is malformed, or names an unknown pass or option.
-
-    """
+    """Read a pipeline without making its passes."""
     if not text.strip():
         return []
     requests: list[PassRequest] = []
@@ -138,13 +115,7 @@ def read_pipeline(text: str) -> list[PassRequest]:
 
 
 def make_pass(name: str, options: str = "") -> Pass:
-    """Make one pass from its name and the text between its braces.
-
-    Raises:
-        UsageError: an option is unknown, missing or given twice, or its value
-            does not fit.
-
-    """
+    """Make one pass from its name and the text between its braces."""
     return _request(name, options).make()
 
 

@@ -69,10 +69,6 @@ def loading_pipeline(
             and stays as it is.
         recorded: Whether the graph is a recording of PyTorch's own calls.
 
-    Raises:
-        PipelineError: passes want to stand before each other, or the whole pipeline
-            has one where it says that it cannot be.
-
     """
     if is_whole(transforms):
         check_order(transforms)
@@ -87,10 +83,6 @@ def loading_parts(
     """Return those passes in two parts: what any model goes through, and the rest.
 
     The first is `FRONT`, with transforms of the phase `source`; it leaves types.
-
-    Raises:
-        PipelineError: as `loading_pipeline`.
-
     """
     passes = parse_pipeline(RECORDED if recorded else FRONT)
     if any(is_a(p, "training") for p in transforms):
@@ -108,11 +100,6 @@ def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:
     A text without transforms is of the latter alone: it loads by None. Else it does by
     the transforms among its passes, if `loading_pipeline` makes those passes of them,
     or by all of its passes.
-
-    Raises:
-        UsageError: a pass or an option is unknown, or it has transforms and does not
-            say what else loads a model.
-
     """
     requests = read_pipeline(text)
     changes = [
@@ -156,9 +143,6 @@ def timing_pipeline(
         extras: Passes besides; one that is in the pipeline gives it its options.
         settings: Options by name of the pass, where no text says otherwise.
 
-    Raises:
-        UsageError: an option is missing, or does not fit.
-
     """
     known = settings or {}
     passes = [one.make(**known.get(one.cls.name, {})) for one in requests]
@@ -201,12 +185,7 @@ def with_backward(transforms: Sequence[Pass], training: Pass) -> list[Pass]:
 
 
 def completed(transforms: Sequence[Pass]) -> list[Pass]:
-    """Return *transforms* with what they bring along, in an order that all allow.
-
-    Raises:
-        PipelineError: passes want to stand before each other.
-
-    """
+    """Return *transforms* with what they bring along, in an order that all allow."""
     passes = [*transforms]
     for p in transforms:
         for brought in p.brings(passes) if isinstance(p, Transform) else ():
@@ -238,12 +217,7 @@ def place(passes: list[Pass], added: Pass) -> None:
 
 
 def arranged(passes: Sequence[Pass]) -> list[Pass]:
-    """Return passes in their order, but for what they say of each other.
-
-    Raises:
-        PipelineError: they want to stand before each other.
-
-    """
+    """Return passes in their order, but for what they say of each other."""
     left, result = [*passes], list[Pass]()
     while left:
         for index, p in enumerate(left):
@@ -256,12 +230,7 @@ def arranged(passes: Sequence[Pass]) -> list[Pass]:
 
 
 def check_order(passes: Sequence[Pass]) -> None:
-    """Refuse an order in which a pass stands after one that it has to precede.
-
-    Raises:
-        PipelineError: there is such a pair.
-
-    """
+    """Refuse an order in which a pass stands after one that it has to precede."""
     for index, p in enumerate(passes):
         late = next((q for q in passes[index + 1 :] if q.precedes(p)), None)
         if late is not None:

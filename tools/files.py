@@ -57,9 +57,6 @@ def write_result(
         document: Whether the text is a document for programs, which is UTF-8 wherever
             it goes; other text has the encoding of stdout, and colours on a terminal.
 
-    Raises:
-        PerfcError: it cannot be written.
-
     """
     if path is not None:
         support.write_file(path, content)
@@ -82,12 +79,7 @@ def write_result(
 
 
 def print_line(text: str = "") -> None:
-    """Write lines to stdout.
-
-    Raises:
-        PerfcError: they cannot be written.
-
-    """
+    """Write lines to stdout."""
     write_result(f"{text}\n", None)
 
 
@@ -135,12 +127,7 @@ def has_colours(stream: TextIO | None) -> bool:
 
 
 def finish() -> None:
-    """Make sure that what was written to stdout has arrived.
-
-    Raises:
-        PerfcError: it has not: the disk is full.
-
-    """
+    """Make sure that what was written to stdout has arrived."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()

@@ -61,12 +61,7 @@ def closest(word: object, known: Iterable[str]) -> str:
 
 
 def check_known(name: str, value: object, known: Sequence[str]) -> None:
-    """Refuse a value that is none of those there are.
-
-    Raises:
-        UsageError: it is none of them.
-
-    """
+    """Refuse a value that is none of those there are."""
     if value not in known:
         msg = f"{name} {value!r} is none of {', '.join(known)}{closest(value, known)}"
         raise UsageError(msg)
@@ -120,12 +115,7 @@ def _near_integer(value: object) -> int | None:
 
 
 def read_prune(name: str, value: Any) -> float:  # noqa: ANN401 - whatever was given
-    """Read a share of channels to take away: 0 or more, less than 1.
-
-    Raises:
-        UsageError: it is none.
-
-    """
+    """Read a share of channels to take away: 0 or more, less than 1."""
     try:
         share = float(value)
     except (TypeError, ValueError):
@@ -256,9 +246,6 @@ def check_options(call: str, options: Iterable[str], known: type) -> None:
         call: The call, as errors name it.
         options: Names of the options that it was given.
         known: The options that it takes: a `TypedDict`.
-
-    Raises:
-        UsageError: there is one, perhaps misspelled.
 
     """
     names = sorted(cast("Any", known).__optional_keys__)

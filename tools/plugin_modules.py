@@ -10,12 +10,7 @@ from perfc.ir import PerfcError, support
 
 
 def import_plugin(text: str) -> None:
-    """Import a file, or a module that is installed or in the current folder.
-
-    Raises:
-        PerfcError: it cannot be imported, or another module has its name.
-
-    """
+    """Import a file, or a module that is installed or in the current folder."""
     path = Path(text)
     is_file = path.suffix == ".py"
     if is_file and not path.is_file():

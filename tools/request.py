@@ -442,9 +442,6 @@ class Request:
             options: The options that it was given.
             named: What else it was given, by fields of a request.
 
-        Raises:
-            UsageError: it takes no such option, or a value means nothing.
-
         """
         check_options(call, options, known)
         fields, given = attrs.fields_dict(cls), {**named, **options}

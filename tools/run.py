@@ -60,12 +60,7 @@ class Run:
 
     @classmethod
     def of(cls, request: Request, target: Target) -> Run:
-        """Return the run that a request asks for; its model is loaded.
-
-        Raises:
-            UsageError: a pass or an option is unknown, or options contradict.
-
-        """
+        """Return the run that a request asks for; its model is loaded."""
         passes = tuple(back_passes(request))
         return cls(request.model, target, passes, request.preset or "", request.remarks)
 
@@ -132,25 +127,13 @@ class Run:
         return attrs.evolve(self, passes=tuple(passes))
 
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
-        """Run the passes.
-
-        Raises:
-            PipelineError: they find no time, or cannot run in this order.
-            PerfcError: a pass refuses the model.
-
-        """
+        """Run the passes."""
         manager = PassManager(self.passes, instruments, given=GIVEN)
         _check_provided(self.passes)
         return self._managed(manager)
 
     def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
-        """Run the passes, which need not end with a time.
-
-        Raises:
-            PipelineError: they cannot run in this order.
-            PerfcError: a pass refuses the model.
-
-        """
+        """Run the passes, which need not end with a time."""
         return self._managed(PassManager(self.passes, instruments, given=GIVEN))
 
     def _managed(self, manager: PassManager) -> Analysis:
@@ -169,9 +152,6 @@ class Run:
         Args:
             passes: The passes.
             begun: What `ran` returned for those before them.
-
-        Raises:
-            PerfcError: a pass refuses the model.
 
         """
         known = frozenset(begun.annotations.keys(begun.scenario))
@@ -192,12 +172,7 @@ class Run:
         return attrs.evolve(analysis, diagnostics=(*analysis.diagnostics, *remarks))
 
     def time_us(self) -> float:
-        """Return the time of one iteration.
-
-        Raises:
-            PerfcError: as `analysis` does.
-
-        """
+        """Return the time of one iteration."""
         return self.analysis().get(CRITICAL_PATH).time_s * US
 
 
@@ -213,12 +188,7 @@ def _check_provided(passes: Sequence[Pass]) -> None:
 
 
 def back_passes(request: Request) -> list[Pass]:
-    """Return the passes that a request asks for, in order.
-
-    Raises:
-        UsageError: a pass or an option is unknown, or options contradict.
-
-    """
+    """Return the passes that a request asks for, in order."""
     if request.pipeline is not None and request.passes:
         msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
         raise UsageError(msg)

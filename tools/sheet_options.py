@@ -73,9 +73,6 @@ def said_as_fields(
         read: Fields of a request.
         given: Options by name, among others.
 
-    Raises:
-        UsageError: as `with_sheet_options` does.
-
     """
     found = with_sheet_options(read.get("overrides", {}), given)
     return {"overrides": found} if found else {}
@@ -89,9 +86,6 @@ def with_sheet_options(
     Args:
         overrides: Fields that are set by their names.
         given: Options by name, among others; None for one that is not given.
-
-    Raises:
-        UsageError: one is no number that its field can have, or says what `--set` says.
 
     """
     found = dict(overrides)

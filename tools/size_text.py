@@ -26,9 +26,6 @@ def read_size(option: str, text: str) -> float:
         option: What they are given for.
         text: Of the user.
 
-    Raises:
-        UsageError: that is no size, or nothing.
-
     """
     match = _SIZE.fullmatch(text.strip())
     unit = match[2].upper() if match else "?"

@@ -103,12 +103,7 @@ class ChakraFile:
     header: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the nodes as PyTorch's JSON has them.
-
-        Raises:
-            TraceError: the file cannot be read, ends early, or holds other messages.
-
-        """
+        """Yield the nodes as PyTorch's JSON has them."""
         try:
             with self.path.open("rb") as raw, _unzipped(raw) as stream:
                 yield from self._parsed(stream)

@@ -30,22 +30,12 @@ _APART_US = constants("traces").number("recorded_apart_us")
 
 
 def read_ranks(paths: Sequence[str | Path]) -> list[Recorded]:
-    """Read the traces of the ranks of one run, all times from the first event on.
-
-    Raises:
-        TraceError: a file is no trace, two are of one rank, or of different runs.
-
-    """
+    """Read the traces of the ranks of one run, all times from the first event on."""
     return record_ranks([read_trace(path) for path in paths])
 
 
 def record_ranks(traces: Sequence[Trace]) -> list[Recorded]:
-    """Return the launch graphs of the ranks of one run, by one clock.
-
-    Raises:
-        TraceError: two are of one rank, or of different runs.
-
-    """
+    """Return the launch graphs of the ranks of one run, by one clock."""
     numbers = [trace.rank for trace in traces if trace.rank is not None]
     if len(set(numbers)) < len(numbers):
         listed = ", ".join(f"{t.file} is rank {t.rank}" for t in traces)
@@ -98,10 +88,6 @@ def align_collectives(ranks: Sequence[Recorded]) -> Joint:
 
     A collective then takes on a rank what was left of it when the last rank came, if
     the clocks of the ranks agree; else what it took on the one that waited least.
-
-    Raises:
-        TraceError: the ranks do not run the same collectives.
-
     """
     groups = _named(ranks) or _ordered(ranks)
     shared = [group for group in groups if len(group) >= _FEWEST]

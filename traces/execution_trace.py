@@ -91,12 +91,7 @@ def is_execution_trace(path: str | Path) -> bool:
 
 
 def read_execution_trace(path: str | Path) -> ExecutionTrace:
-    """Read an execution trace, `.json` or Chakra's `.et`, gzipped or not.
-
-    Raises:
-        TraceError: the file cannot be read, is damaged, or is no execution trace.
-
-    """
+    """Read an execution trace, `.json` or Chakra's `.et`, gzipped or not."""
     chakra = str(path).endswith(_CHAKRA) or is_chakra(Path(path))
     file = ChakraFile(Path(path)) if chakra else EventFile(Path(path), _NODES)
     threads: dict[int, list[ExecutedOp]] = defaultdict(list)
@@ -256,10 +251,6 @@ def describe(trace: Trace, execution: ExecutionTrace) -> Trace:
 
     Both list the ops of a thread in the order in which they began. The ops of one
     iteration may be there several times; each time they are the same.
-
-    Raises:
-        TraceError: no thread of the one runs what a thread of the other does.
-
     """
     ours: dict[Thread, list[HostOp]] = defaultdict(list)
     for op in trace.ops:

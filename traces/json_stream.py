@@ -62,22 +62,12 @@ class EventFile:
             return b""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the events.
-
-        Raises:
-            TraceError: the file cannot be read, ends early, or is no trace.
-
-        """
+        """Yield the events."""
         with self._opened() as chunks:
             yield from self._parsed(_Reader(chunks, str(self.path)))
 
     def chunks(self) -> Iterator[str]:
-        """Yield the text, some megabytes at a time.
-
-        Raises:
-            TraceError: the file cannot be read, ends early, or is no text.
-
-        """
+        """Yield the text, some megabytes at a time."""
         with self._opened() as chunks:
             yield from chunks
 
@@ -237,7 +227,6 @@ class _Reader:
 
         Raises:
             ValueError: there is none.
-            BudgetError: it is too long.
 
         """
         self.peek()

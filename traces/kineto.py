@@ -95,10 +95,6 @@ def read_trace(
         most_events: How many events to keep at most, each of some 0.7 KB when the
             trace is replayed; None for all.
 
-    Raises:
-        TraceError: the file cannot be read, is damaged, or is no trace of PyTorch.
-        TooManyEventsError: there are more to keep.
-
     """
     file = EventFile(Path(path), progress=progress)
     reading = _Reading(window)
@@ -303,12 +299,7 @@ class _Reading:
         ]
 
     def trace(self, file: str, header: Event) -> Trace:
-        """Put it together, times from the first event on.
-
-        Raises:
-            TraceError: nothing in it is of PyTorch's profiler.
-
-        """
+        """Put it together, times from the first event on."""
         if not (self.ops or self.calls or self.works):
             raise TraceError(_nothing(file, self.categories))
         if self.window is not None:

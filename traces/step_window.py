@@ -80,9 +80,6 @@ def marked_steps(
         path: A Kineto trace.
         progress: Is told from time to time which part of the file has been read.
 
-    Raises:
-        TraceError: the file cannot be read, ends early, or is no text.
-
     """
     found = (
         step

@@ -136,12 +136,7 @@ class CollectiveModel:
         return found & (kernels.param("ranks") >= 2)  # noqa: PLR2004 - a pair
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
-        """Price the rows.
-
-        Raises:
-            PerfcError: members are on several nodes, and no network is known.
-
-        """
+        """Price the rows."""
         c = Collectives.of(kernels)
         system = _system(target, several=bool((c.nodes > 1).any()))
         links = Links.of(target, system)
@@ -215,12 +210,7 @@ class CollectiveModel:
 
 
 def collective_links(target: Target, *, several: bool) -> Links:
-    """Return the links that collectives see of a target: of several nodes, or of one.
-
-    Raises:
-        PerfcError: several nodes, and no network is known; or the target is no GPU.
-
-    """
+    """Return the links that collectives see of a target: of one node, or several."""
     if target.device.synchronous:
         message = (
             f"collectives on {target.name}: only GPUs that NCCL joins are modelled; "

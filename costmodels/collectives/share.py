@@ -52,12 +52,7 @@ class CollectiveShares:
 def collective_shares(
     kernels: KernelTable, seconds: Floats, target: Target
 ) -> CollectiveShares:
-    """Return the shares of collectives, each alone for *seconds*, shape (rows,).
-
-    Raises:
-        PerfcError: members are on several nodes, and no network is known.
-
-    """
+    """Return the shares of collectives, each alone for *seconds*, shape (rows,)."""
     c = Collectives.of(kernels)
     links = collective_links(target, several=bool((c.nodes > 1).any()))
     device, across = target.device, c.nodes > 1

@@ -70,12 +70,7 @@ _CALL_S = constants("cpu").table("group_bag")["start_us"] * 1e-6
 
 
 def required_host(target: Target) -> HostResources:
-    """Return the resources that the ranks of a node share.
-
-    Raises:
-        PerfcError: the target's sheet does not say it.
-
-    """
+    """Return the resources that the ranks of a node share."""
     if target.resources is None:
         msg = (
             f"{target.name}: nothing is known of its host, which looks tables up; name "
@@ -87,12 +82,7 @@ def required_host(target: Target) -> HostResources:
 
 @functools.lru_cache(maxsize=16)
 def server_target(name: str) -> Target:
-    """Return the target of a parameter server.
-
-    Raises:
-        PerfcError: it is no target, or its sheet has no host or no network.
-
-    """
+    """Return the target of a parameter server."""
     server = load_target(name)
     required_host(server)
     nic_bytes_per_s(server, 1)
@@ -105,9 +95,6 @@ def nic_bytes_per_s(target: Target, together: int) -> float:
     Args:
         target: What the ranks run on.
         together: Ranks of a node.
-
-    Raises:
-        PerfcError: the target's sheet has no network.
 
     """
     fields = target.fields

@@ -19,12 +19,7 @@ class BringsBound(Protocol):
     """A model that knows how fast its kernels can be at best."""
 
     def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
-        """Return a lower bound of each kernel's duration, in seconds, shape (rows,).
-
-        Raises:
-            PerfcError: a kernel computes in a mode that the target has not.
-
-        """
+        """Return a lower bound of each kernel's duration, in seconds, shape (rows,)."""
         ...
 
 

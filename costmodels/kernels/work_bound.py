@@ -39,9 +39,6 @@ def work_bound_s(
         moved: Bytes that must move, if not all that their work counts.
         flops: Flops that must be done, if not all of them.
 
-    Raises:
-        PerfcError: a kernel computes in a mode that the target has not.
-
     """
     done = kernels.flops if flops is None else flops
     computed_s = done / kernels.limit_flops_per_s(target)

@@ -279,12 +279,7 @@ def _read(
 
 
 def lookups_of(kernels: KernelTable) -> Lookups[Floats, Floats]:
-    """Return the tables that the kernels look up.
-
-    Raises:
-        PerfcError: a table does not give rows, dim and pooling.
-
-    """
+    """Return the tables that the kernels look up."""
     listed = kernels.once(listed_tables)
     at, counts = np.repeat(np.arange(len(kernels)), listed.counts), listed.counts
     kinds, kind_at = kernels.kinds

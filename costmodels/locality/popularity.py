@@ -83,9 +83,6 @@ class ZipfMandelbrot(Popularity):
         s: The exponent.
         q: How many ranks the head is flat.
 
-    Raises:
-        PopularityError: one is negative or no number.
-
     """
 
     s: float = attrs.field(converter=float)
@@ -116,9 +113,6 @@ class PowerLaw(Popularity):
     Attributes:
         exponent: Of the density.
 
-    Raises:
-        PopularityError: it is negative or no number.
-
     """
 
     exponent: float = attrs.field(converter=float)
@@ -142,10 +136,6 @@ class FbgemmAlpha(Popularity):
     rank x names row (x - 1) mod rows, so that the tail is folded into the table. Three
     times as many are drawn as a bag holds, and no row is kept twice
     (`fbgemm_gpu/bench/bench_utils.py`, BSD-3).
-
-    Raises:
-        PopularityError: alpha is negative or no number.
-
     """
 
     distinct: ClassVar[bool] = True
@@ -178,9 +168,6 @@ class Histogram(Popularity):
 
     Attributes:
         counts: Pairs of hits (the mean of a group) and rows, the fewest hits first.
-
-    Raises:
-        PopularityError: there are none, or hits or rows are not positive.
 
     """
 

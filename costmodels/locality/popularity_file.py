@@ -32,9 +32,6 @@ def read_popularity(text: str) -> Mapping[str, str]:
     Returns:
         Text by the name of the table; the name is empty where it is of all tables.
 
-    Raises:
-        PopularityError: it is neither, or the file says something else.
-
     """
     if is_popularity(text):
         return {"": text}

@@ -31,12 +31,7 @@ _FORMS = (
 
 @functools.lru_cache(maxsize=1024)
 def parse_popularity(text: str) -> Popularity:
-    """Read a popularity; nothing is `uniform`.
-
-    Raises:
-        PopularityError: it is none, or its numbers cannot be.
-
-    """
+    """Read a popularity; nothing is `uniform`."""
     try:
         return _parsed(text)
     except RecursionError:

@@ -168,9 +168,6 @@ def published_histogram(
         row_shares: Of the rows touched, in 17 bins.
         lookup_shares: Of lookups, in the same.
 
-    Raises:
-        PopularityError: there are not 17 of each.
-
     """
     bins = len(REUSE_EDGES) - 1
     if len(row_shares) != bins or len(lookup_shares) != bins:

@@ -58,9 +58,6 @@ class NodePower:
         Args:
             name: Of the target, for the error.
 
-        Raises:
-            PerfcError: its sheet does not say them.
-
         """
         found = self._watts(self.node_watts, self.host_watts, self.accelerator_watts)
         if found is None:

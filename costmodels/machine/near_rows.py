@@ -105,12 +105,7 @@ class NearRows:
     words: tuple[tuple[str, ...], ...]
 
     def log_factor(self, kernels: Sequence[Kernel]) -> Floats:
-        """Return ln(measured / modelled) of *kernels* of the family, shape (kernels,).
-
-        Raises:
-            PerfcError: the rows of a profile have other sizes than kernels of their op.
-
-        """
+        """Return ln(measured / modelled) of a family's *kernels*, shape (kernels,)."""
         place, rows = Place.of(kernels), self.place
         found = tuple(part.shape[1] for part in (rows.sizes, rows.words))
         expected = tuple(part.shape[1] for part in (place.sizes, place.words))

@@ -58,9 +58,6 @@ class System:
             stride: Distance of neighbours in the numbering of all ranks, which goes
                 through one node after the other.
 
-        Raises:
-            PerfcError: it takes several nodes, and nothing joins them.
-
         """
         if ranks < 1 or stride < 1:
             msg = f"{ranks} ranks {stride} apart: expected at least 1 of both"

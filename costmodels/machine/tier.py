@@ -57,21 +57,11 @@ class Tier:
     """Citation by key of the sheet."""
 
     def times(self, count: int) -> Tier:
-        """Return so many of it side by side.
-
-        Raises:
-            UsageError: that is fewer than one.
-
-        """
+        """Return so many of it side by side."""
         return self.with_count(self.count * count)
 
     def with_count(self, count: int) -> Tier:
-        """Return a tier with so many drives or modules in all.
-
-        Raises:
-            UsageError: that is fewer than one.
-
-        """
+        """Return a tier with so many drives or modules in all."""
         if count < 1:
             msg = f"tier {self.name}: expected at least one of it, found {count}"
             raise UsageError(msg)

@@ -34,12 +34,7 @@ from perfc.ir.support import is_built_in, plugin_at_work
 
 
 def at_least_bound(seconds: Floats, kernels: KernelTable, target: Target) -> Floats:
-    """Raise *seconds* to the lower bound where they are below it.
-
-    Raises:
-        PerfcError: a kernel computes in a mode that the target has not.
-
-    """
+    """Raise *seconds* to the lower bound where they are below it."""
     # All work, nothing saved: few bounds are above, and what is saved takes longer to
     # find, as unique rows do, which matter only to kernels that are faster than that.
     doubtful = seconds < work_bound_s(kernels.signatures, target, ARRAYS)
@@ -61,12 +56,7 @@ def brings_bound(model: CostModel) -> bool:
 def at_least_own_bound(
     estimate: Estimate, kernels: KernelTable, target: Target, model: CostModel
 ) -> Estimate:
-    """Raise what a plugin's model says to the bound that it brings.
-
-    Raises:
-        PerfcError: that cannot be used.
-
-    """
+    """Raise what a plugin's model says to the bound that it brings."""
     least_s = _own_bound(model, kernels, target)
     return attrs.evolve(estimate, seconds=np.maximum(estimate.seconds, least_s))
 
@@ -83,9 +73,6 @@ def lower_bound(
         kernels: Of which kernels.
         target: What they run on.
         priced_by: The model of each (`Estimate.model`), if plugins' are to be asked.
-
-    Raises:
-        PerfcError: as `at_least_bound`; or the bound of a plugin cannot be used.
 
     """
     found = work_bound_s(kernels.signatures, target, ARRAYS)
@@ -123,12 +110,7 @@ def _part(kernels: KernelTable, rows: Indices) -> KernelTable:
 
 
 def _own_bound(model: CostModel, kernels: KernelTable, target: Target) -> Floats:
-    """Return the lower bounds that a plugin's model says, in seconds.
-
-    Raises:
-        PerfcError: it cannot be used.
-
-    """
+    """Return the lower bounds that a plugin's model says, in seconds."""
     with plugin_at_work(f"cost model {model.name!r}", model):
         found = np.asarray(cast("BringsBound", model).lower_bound(kernels, target))
     if found.shape == (len(kernels),) and found.dtype.kind in "fiu":
@@ -161,12 +143,7 @@ def at_least_bound_of_one(seconds: float, one: OneSignature, target: Target) -> 
 
 
 def lower_bound_of_one(one: OneSignature, target: Target) -> float:
-    """Return the lower bound of one kernel, in seconds.
-
-    Raises:
-        PerfcError: as `lower_bound`.
-
-    """
+    """Return the lower bound of one kernel, in seconds."""
     owner = BOUND_BY.get(one.op)
     if owner is None:
         return work_bound_s(one, target, FLOATS)

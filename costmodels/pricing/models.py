@@ -14,12 +14,7 @@ _MEMBERS = ("name", "priority", "ops", "claims", "estimate")
 
 
 def cost_models() -> tuple[CostModel, ...]:
-    """Return the registered models that can be used, highest priority first.
-
-    Raises:
-        PerfcError: as `find_cost_models`.
-
-    """
+    """Return the registered models that can be used, highest priority first."""
     return find_cost_models()[0]
 
 
@@ -30,11 +25,6 @@ def find_cost_models() -> tuple[tuple[CostModel, ...], tuple[str, ...]]:
 
     A model that another distribution has installed, and that cannot be loaded or is
     none, is left out, with a line that names it: it is no fault of who analyzes.
-
-    Raises:
-        PerfcError: no model is registered, or one that perfc brings or that was asked
-            for (`--plugin`) cannot be used.
-
     """
     models: list[CostModel] = []
     left_out: list[str] = []

@@ -53,11 +53,6 @@ def price_table(
 
     A kernel of an unknown op is offered only to models that take any op. No
     estimate is below the kernel's lower bound, or the one that its model brings.
-
-    Raises:
-        PerfcError: no model claims a kernel, a model's answer cannot be used, or
-            a kernel computes in a mode that the target has not.
-
     """
     if len(table) == 1 <= _most_alone(table):
         found = pricing.price_one(table.kernels[0], target, models)

@@ -105,12 +105,7 @@ class MadMaxSystem:
     all_reduce_share_in_node: float
 
     def check_ranks(self, ranks: int) -> None:
-        """Refuse a number of GPUs that leaves a node half used.
-
-        Raises:
-            UsageError: it does.
-
-        """
+        """Refuse a number of GPUs that leaves a node half used."""
         if ranks > self.gpus_per_node and ranks % self.gpus_per_node:
             msg = (
                 f"{ranks} ranks on {self.name}: expected a multiple of the "
@@ -156,22 +151,12 @@ def madmax_systems() -> Mapping[str, MadMaxSystem]:
 
 
 def madmax_model(name: str) -> MadMaxModel:
-    """Return a model of the studies.
-
-    Raises:
-        UsageError: none has this name.
-
-    """
+    """Return a model of the studies."""
     return _named("model", name, madmax_models())
 
 
 def madmax_system(name: str) -> MadMaxSystem:
-    """Return a machine of the studies.
-
-    Raises:
-        UsageError: none has this name.
-
-    """
+    """Return a machine of the studies."""
     return _named("system", name, madmax_systems())
 
 

@@ -158,9 +158,6 @@ def plugin_sheet(
         what: What it gives, for messages: `target sheet`.
         error_class: What to raise.
 
-    Raises:
-        PerfcError: of class *error_class*: the plugin fails, or gives something else.
-
     """
     where = f"{what.partition(' ')[0]} {name}"
     loaded = load_plugin(group, name)

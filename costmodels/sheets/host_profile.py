@@ -217,14 +217,7 @@ def _builtin_names() -> tuple[str, ...]:
 
 
 def load_profile(name_or_path: str | os.PathLike[str]) -> HostProfile:
-    """Read a built-in profile by name, or a TOML file by path.
-
-    Raises:
-        UsageError: no built-in profile has this name.
-        HostProfileError: the file cannot be read, or a field is missing, unknown
-            or not physical.
-
-    """
+    """Read a built-in profile by name, or a TOML file by path."""
     name_or_path = path_text("host profile", name_or_path)
     if name_or_path.lower().endswith(_SUFFIX) or "/" in name_or_path:
         return parse_profile(
@@ -253,13 +246,7 @@ def _builtin(name: str) -> HostProfile:
 
 
 def parse_profile(text: str, where: str) -> HostProfile:
-    """Read a profile from TOML text; *where* names it in errors.
-
-    Raises:
-        HostProfileError: the text is not TOML, or a field is missing, unknown or
-            not physical; the first problem is named, and how many more there are.
-
-    """
+    """Read a profile from TOML text; *where* names it in errors."""
     document: _Table = parse_toml(text, HostProfileError, where)
     if is_profile(document):
         document = _host_of(document, where)
@@ -274,12 +261,7 @@ def parse_profile(text: str, where: str) -> HostProfile:
 
 
 def _of_base(document: _Table, where: str) -> HostProfile:
-    """Return a built-in profile at another speed, as uncertain as that one.
-
-    Raises:
-        HostProfileError: a field is missing, unknown or not physical.
-
-    """
+    """Return a built-in profile at another speed, as uncertain as that one."""
     base, speed = document[_BASE], document.get(_SPEED)
     problems = [
         f"unknown field {field!r}; a profile with a base has {', '.join(_OF_BASE)}"

@@ -45,9 +45,6 @@ def kept_target(name: str, overrides: Mapping[str, str], read: _Read) -> Target:
         overrides: Fields that were set by hand.
         read: Makes it.
 
-    Raises:
-        PerfcError: what *read* raises.
-
     """
     key = name, tuple(overrides.items())
     prices = overrides.get(USD_PER_HOUR, "")

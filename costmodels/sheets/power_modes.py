@@ -77,10 +77,6 @@ def with_mode(document: Table, overrides: Mapping[str, str]) -> Mapping[str, str
     """Return overrides with the fields of the power mode that they name, in its place.
 
     A field that is set by itself wins.
-
-    Raises:
-        UsageError: the board has no such mode, or none at all.
-
     """
     wanted, board = overrides[MODE], str(document["name"])
     modes = cast("Mapping[str, Mapping[str, Table]]", document.get(MODES, {}))

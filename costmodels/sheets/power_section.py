@@ -58,12 +58,7 @@ def power_problems(fields: Mapping[str, FieldValue]) -> Iterator[Problem]:
 
 
 def check_cap(fields: Mapping[str, FieldValue]) -> None:
-    """Refuse a cap that a board without work is above.
-
-    Raises:
-        UsageError: it is.
-
-    """
+    """Refuse a cap that a board without work is above."""
     low = _too_low(fields)
     if low is not None:
         name, expected, found = low

@@ -31,13 +31,7 @@ def preset_names() -> list[str]:
 
 
 def find_preset(name_or_path: str) -> tuple[str, Mapping[str, object]]:
-    """Return where a preset is, for messages, and its tables.
-
-    Raises:
-        UsageError: no preset has this name.
-        PresetError: it cannot be read, or is no TOML.
-
-    """
+    """Return where a preset is, for messages, and its tables."""
     if is_path(name_or_path):
         where = shown_path(name_or_path)
         text = read_sheet(name_or_path, _WHAT, PresetError)

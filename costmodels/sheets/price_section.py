@@ -73,12 +73,7 @@ def price_problems(fields: Fields) -> Iterator[Problem]:
 
 
 def check_price(fields: Fields) -> None:
-    """Refuse a price that was set in part.
-
-    Raises:
-        UsageError: it was.
-
-    """
+    """Refuse a price that was set in part."""
     problem = next(price_problems(fields), None)
     if problem is not None:
         msg = f"--set {problem}"

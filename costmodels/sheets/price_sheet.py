@@ -40,10 +40,6 @@ def with_price(
         overrides: The price among them is the path of the price sheet. A target that
             the price sheet does not have keeps its own price.
 
-    Raises:
-        TargetError: the price sheet cannot be read, or an entry is incomplete or of no
-            target.
-
     """
     prices = _Prices(Path(overrides[USD_PER_HOUR])).read()
     rest = {name: text for name, text in overrides.items() if name != USD_PER_HOUR}

@@ -117,13 +117,7 @@ def check_profile(document: _Table) -> Iterator[str]:
 
 
 def parse_calibration(document: _Table, where: str) -> Calibration:
-    """Return the device of a profile.
-
-    Raises:
-        TargetError: the profile is of another schema, has no device, or a key is
-            missing, unknown or not physical; the first problem is named.
-
-    """
+    """Return the device of a profile."""
     problems = list(check_profile(document))
     if not problems and "device" not in document:
         problems = ["no [device]: it holds a host only, for --overheads"]
@@ -143,12 +137,7 @@ def parse_calibration(document: _Table, where: str) -> Calibration:
 
 
 def refuse(problems: Sequence[str], where: str) -> None:
-    """Name the first of the problems of a profile, if it has any.
-
-    Raises:
-        TargetError: it has.
-
-    """
+    """Name the first of the problems of a profile, if it has any."""
     if problems:
         rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         message = f"{where}: profile: {problems[0]}{rest}"
@@ -156,12 +145,7 @@ def refuse(problems: Sequence[str], where: str) -> None:
 
 
 def _measured(document: _Table, where: str) -> MeasuredKernels:
-    """Return the kernels that were timed.
-
-    Raises:
-        TargetError: one is there twice, with two times.
-
-    """
+    """Return the kernels that were timed."""
     section = document.get("measured")
     listed = list(sheets.measured_kernels(section)) if section else []
     found = MeasuredKernels.of(listed)

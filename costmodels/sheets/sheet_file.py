@@ -22,10 +22,6 @@ def read_sheet(path: str | Path, what: str, error_class: type[PerfcError]) -> st
         what: What it is, for messages: `target sheet`.
         error_class: What to raise.
 
-    Raises:
-        PerfcError: of class *error_class*: the file cannot be read, is larger than
-            1 MB, or is not UTF-8.
-
     """
     where = shown_path(str(path))
     try:

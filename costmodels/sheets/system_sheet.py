@@ -61,12 +61,7 @@ _STAGED_SHARE = constants("collectives").number("staged_share")
 
 
 def with_target(document: Table, where: str) -> Table:
-    """Return a system's sheet as one of a target that has a node and a network.
-
-    Raises:
-        TargetError: it has another key, or the sheet that it names is none of a target.
-
-    """
+    """Return a system's sheet as one of a target that has a node and a network."""
     unknown = [key for key in document if key not in _KEYS]
     if unknown:
         message = (
@@ -155,9 +150,6 @@ def system_of(name: str, fields: Fields, link: Link | None, gpu: Device) -> Syst
         fields: In the sheet's units; with `node.gpus`.
         link: To other GPUs of the node; None where the host's PCIe leads there.
         gpu: What it has of.
-
-    Raises:
-        TargetError: its GPUs cannot be joined as it says.
 
     """
     topology = str(fields["node.topology"])

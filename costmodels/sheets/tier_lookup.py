@@ -46,10 +46,6 @@ def find_tier(target: Target, name: str, count: int = 1) -> Tier:
         name: `hbm`, `dram`, a tier of the target's sheet, a memory or its alias.
         count: So many times what the sheet has: drives or modules of a memory.
 
-    Raises:
-        UsageError: nothing is called so, or the target has no such memory.
-        TargetError: the memory's sheet fails the linter.
-
     """
     known = known_tiers(target)
     if name in known:
@@ -72,13 +68,7 @@ def find_tier(target: Target, name: str, count: int = 1) -> Tier:
 
 
 def load_memory(name: str) -> Tier:
-    """Return one drive or module of a memory that ships with perfc.
-
-    Raises:
-        UsageError: there is none of that name.
-        TargetError: its sheet fails the linter.
-
-    """
+    """Return one drive or module of a memory that ships with perfc."""
     memory, values, cited = _checked(name)
     (found,) = tiers_of(values, cited)
     return attrs.evolve(found, device=memory)

@@ -68,9 +68,6 @@ def memory_sheet(name: str) -> Table:
     Args:
         name: Of the memory, or an alias.
 
-    Raises:
-        UsageError: there is none of that name.
-
     """
     name = MEMORY_ALIASES.get(name, name)
     known = memory_names()
@@ -87,12 +84,7 @@ def memory_sheet(name: str) -> Table:
 
 
 def with_devices(document: Table, where: str) -> Table:
-    """Return a sheet whose tiers have the fields of the devices that they name.
-
-    Raises:
-        TargetError: a tier names none that is known.
-
-    """
+    """Return a sheet whose tiers have the fields of the devices that they name."""
     tiers = document.get(TIERS)
     if not isinstance(tiers, dict):
         return document
@@ -206,9 +198,6 @@ def check_tier_names(names: Iterable[str]) -> None:
     Args:
         names: Dotted names of fields.
 
-    Raises:
-        UsageError: one is of such a tier.
-
     """
     for tier in tiers_in(names):
         for problem in tier_name_problems({TIERS: {tier: {}}}):
@@ -217,12 +206,7 @@ def check_tier_names(names: Iterable[str]) -> None:
 
 
 def check_tiers(fields: Fields) -> None:
-    """Refuse tiers that fields set by hand make impossible.
-
-    Raises:
-        UsageError: they are.
-
-    """
+    """Refuse tiers that fields set by hand make impossible."""
     for problem in tier_problems(fields):
         msg = f"--set {problem}"
         raise UsageError(msg)

@@ -23,9 +23,6 @@ def blocks_per_row(row_bytes: int, granularity: int, *, padded: bool = False) ->
         granularity: Bytes of a block; at least 1.
         padded: Whether each row begins at a block.
 
-    Raises:
-        PerfcError: one of them is less than 1.
-
     """
     for what, value in (("a row", row_bytes), ("a block", granularity)):
         if value < 1:

@@ -32,12 +32,7 @@ _HALVINGS = 100
 
 
 def check_cache(cache_bytes: float, memory_bytes: float, what: str = "DRAM") -> None:
-    """Refuse a cache that its memory has no room for.
-
-    Raises:
-        PerfcError: the cache is larger than the memory, or smaller than nothing.
-
-    """
+    """Refuse a cache that its memory has no room for."""
     if not 0 <= cache_bytes <= memory_bytes:
         msg = (
             f"a cache of {format_bytes(cache_bytes)}: expected at most the "

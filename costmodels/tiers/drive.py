@@ -23,12 +23,7 @@ MEAN, P99 = "mean", "p99"
 
 
 def reads_per_s(tier: Tier, in_flight: float) -> float:
-    """Return how many reads a second end with so many in flight at any time.
-
-    Raises:
-        PerfcError: fewer than none are in flight.
-
-    """
+    """Return how many reads a second end with so many in flight at any time."""
     if in_flight < 0:
         msg = f"{in_flight:g} reads in flight: expected at least 0"
         raise PerfcError(msg)
@@ -43,9 +38,6 @@ def idle_latency_s(tier: Tier, which: str = MEAN) -> float:
     Args:
         tier: The tier.
         which: `mean`, or `p99`, which 99 of 100 reads are within.
-
-    Raises:
-        PerfcError: the tier's sheet has no p99.
 
     """
     if which == MEAN:
@@ -63,10 +55,6 @@ def latency_s(tier: Tier, load: float, which: str = MEAN) -> float:
     """Return the latency of a read where so many a second are asked for, in seconds.
 
     The p99 is taken to grow as the mean does.
-
-    Raises:
-        PerfcError: the tier cannot do as many, or its sheet has no p99.
-
     """
     check_load(tier, load)
     kept = 1 - (load / tier.reads_per_s) ** tier.knee
@@ -91,13 +79,7 @@ def load_within(tier: Tier, most_s: float, which: str = MEAN) -> float:
 
 
 def check_load(tier: Tier, load: float) -> None:
-    """Refuse a load that a tier cannot do.
-
-    Raises:
-        PerfcError: it is as much as the tier does when saturated, or more; the line has
-            both figures.
-
-    """
+    """Refuse a load that a tier cannot do."""
     if not 0 <= load < tier.reads_per_s:
         msg = (
             f"tier {tier.name}: {load:,.0f} reads a second asked for, expected fewer "

@@ -67,9 +67,6 @@ def queries_per_host(
         dram_bytes_per_s: That rows reach.
         plan: For the tier that it reads; None if it reads none.
 
-    Raises:
-        PerfcError: a latency at p99 is asked of a tier that has none.
-
     """
     needs = {
         "compute": (1.0, demand.compute_s),
@@ -85,12 +82,7 @@ def queries_per_host(
 
 
 def hosts_for(load_per_s: float, per_host_per_s: float) -> int:
-    """Return how many hosts serve a load.
-
-    Raises:
-        PerfcError: a host serves none.
-
-    """
+    """Return how many hosts serve a load."""
     if not 0 < per_host_per_s < math.inf or load_per_s < 0:
         msg = (
             f"a load of {load_per_s:g} a second on hosts that serve {per_host_per_s:g}:"
@@ -113,12 +105,7 @@ class HostGroup:
 
     @property
     def watts(self) -> float:
-        """Power of all hosts, with their tiers.
-
-        Raises:
-            PerfcError: a tier's watts are not known, or no utilisation is left.
-
-        """
+        """Power of all hosts, with their tiers."""
         if not 0 < self.utilisation <= 1:
             msg = f"utilisation {self.utilisation:g}: expected more than 0, at most 1"
             raise PerfcError(msg)
@@ -127,12 +114,7 @@ class HostGroup:
 
 
 def saving(base: Sequence[HostGroup], plan: Sequence[HostGroup]) -> float:
-    """Return the share of a fleet's power that a plan saves; below 0 if it takes more.
-
-    Raises:
-        PerfcError: the base draws nothing, or watts are not known.
-
-    """
+    """Return the share of a fleet's power that a plan saves; below 0: it takes more."""
     before, after = (
         math.fsum(group.watts for group in fleet) for fleet in (base, plan)
     )
@@ -143,12 +125,7 @@ def saving(base: Sequence[HostGroup], plan: Sequence[HostGroup]) -> float:
 
 
 def samples_per_joule(samples_per_s: float, watts: float) -> float:
-    """Return how much is done with a joule.
-
-    Raises:
-        PerfcError: there are no watts.
-
-    """
+    """Return how much is done with a joule."""
     if watts <= 0:
         msg = f"{watts:g} W: expected more than 0"
         raise PerfcError(msg)
@@ -162,9 +139,6 @@ def drive_writes_per_day(tier: Tier, nbytes: float, days: float) -> float:
         tier: The tier.
         nbytes: That a refresh of its tables writes.
         days: Between two refreshes.
-
-    Raises:
-        PerfcError: there is no time between them.
 
     """
     if days <= 0:

@@ -48,9 +48,6 @@ def row_reads(
         nbytes: That each of them reads.
         share: Of DRAM's nominal rate.
 
-    Raises:
-        PerfcError: there are no ranks.
-
     """
     parts = {
         **host_ways(host, link_bytes_per_s, ranks, nbytes),
@@ -69,9 +66,6 @@ def host_ways(
         link_bytes_per_s: What a rank's own link reaches, in one direction.
         ranks: That use them at the same time, for as many bytes each.
         nbytes: Of each of them.
-
-    Raises:
-        PerfcError: there are no ranks.
 
     """
     if ranks < 1:
@@ -146,9 +140,6 @@ def host_lookups(
             is the host itself is `math.inf`.
         work: For one of them.
         share: Of DRAM's nominal rate.
-
-    Raises:
-        PerfcError: there are no ranks.
 
     """
     transfer = host_ways(host, link_bytes_per_s, ranks, work.pooled_bytes)

@@ -77,9 +77,6 @@ def table_cost(
         cached: Rows of it that an LRU cache in a faster tier holds.
         pooled_share: Share of its lookups that a cache of pooled rows saves.
 
-    Raises:
-        PerfcError: the share is none, or the table has no rows.
-
     """
     if table.rows < 1 or not 0 <= pooled_share <= 1 or table.lookups < 0:
         msg = (

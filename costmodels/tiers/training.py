@@ -124,12 +124,7 @@ def training_time(tier: Tier, traffic: Sequence[TrainingTraffic]) -> Busy:
 
 
 def nodes_needed(nbytes: float, tiers: Sequence[Tier]) -> int:
-    """Return how many nodes hold so many bytes in all of their tiers together.
-
-    Raises:
-        PerfcError: they have none.
-
-    """
+    """Return how many nodes hold so many bytes in all of their tiers together."""
     capacity = math.fsum(tier.capacity_bytes for tier in tiers)
     if capacity <= 0:
         msg = "no tier holds anything: expected one at least"

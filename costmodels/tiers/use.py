@@ -49,23 +49,13 @@ class TierUse:
 
     @property
     def watts(self) -> float:
-        """What it draws: idle watts, and of those above them its utilisation's share.
-
-        Raises:
-            PerfcError: the tier's sheet has no watts.
-
-        """
+        """Watts that it draws: idle, and its utilisation's share of those above."""
         read, idle = tier_watts(self.tier)
         return idle + (read - idle) * self.utilisation
 
 
 def tier_watts(tier: Tier) -> tuple[float, float]:
-    """Return the watts of a tier: saturated, idle.
-
-    Raises:
-        PerfcError: its sheet does not say them.
-
-    """
+    """Return the watts of a tier: saturated, idle."""
     if tier.read_watts is None:
         msg = f"tier {tier.name}: watts are not known; add power_read_w to its sheet"
         raise PerfcError(msg)
@@ -105,22 +95,12 @@ def tier_use(tier: Tier, costs: Iterable[TableCost], queries_per_s: float) -> Ti
         costs: Of each of its tables there.
         queries_per_s: On one host.
 
-    Raises:
-        PerfcError: they do not fit, or ask for more than it can do; the line has the
-            figures.
-
     """
     return demand_use(tier, TierDemand.of(costs), queries_per_s)
 
 
 def demand_use(tier: Tier, demand: TierDemand, queries_per_s: float) -> TierUse:
-    """Return the use of a tier by what is asked of it for each query.
-
-    Raises:
-        PerfcError: it does not fit, or is more than the tier can do; the line has the
-            figures.
-
-    """
+    """Return the use of a tier by what is asked of it for each query."""
     check_capacity(tier, demand.stored_bytes)
     reads = queries_per_s * demand.block_reads
     moved = queries_per_s * demand.bus_bytes
@@ -157,9 +137,6 @@ def query_time(
         in_flight: Reads that the query has under way at a time, at least 1.
         load: Reads a second of all queries.
         which: Latency that counts: `mean` or `p99`.
-
-    Raises:
-        PerfcError: the tier cannot do the load, or has no p99.
 
     """
     return demand_time(tier, TierDemand.of(costs), in_flight, load, which)
@@ -199,12 +176,7 @@ def exposed_s(tier_s: float, beside_s: Sequence[float] = ()) -> float:
 
 
 def check_capacity(tier: Tier, nbytes: float) -> None:
-    """Refuse what does not fit.
-
-    Raises:
-        PerfcError: it does not; the line says how much is missing.
-
-    """
+    """Refuse what does not fit."""
     if nbytes > tier.capacity_bytes:
         missing = format_bytes(nbytes - tier.capacity_bytes)
         msg = (
@@ -215,12 +187,7 @@ def check_capacity(tier: Tier, nbytes: float) -> None:
 
 
 def fastest_that_fits(nbytes: float, tiers: Sequence[Tier]) -> Tier:
-    """Return the first of tiers, fastest first, that has room.
-
-    Raises:
-        PerfcError: none has; the line says how much the largest lacks.
-
-    """
+    """Return the first of tiers, fastest first, that has room."""
     for tier in tiers:
         if nbytes <= tier.capacity_bytes:
             return tier

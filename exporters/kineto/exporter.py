@@ -44,12 +44,7 @@ class KinetoTrace(Exporter):
         return _text(header, _events(report, ranks, arrows))
 
     def split(self, report: Report) -> Iterator[tuple[str, str]]:
-        """Return the trace of each rank, as its own profiler writes it.
-
-        Raises:
-            PerfcError: there are more ranks than a folder takes.
-
-        """
+        """Return the trace of each rank, as its own profiler writes it."""
         classes = report.results.program.classes
         count = sum(len(one.ranks) for one in classes)
         if count > MOST_RANKS:

@@ -36,13 +36,7 @@ class OnnxMetadata(Exporter):
     needs_file: ClassVar[bool] = True
 
     def export(self, reports: Sequence[Report], path: Path | None) -> bytes:
-        """Return the annotated model.
-
-        Raises:
-            PerfcError: the model did not come from an ONNX file, *path* is that
-                file, or it lies where ONNX does not let it refer to the weights.
-
-        """
+        """Return the annotated model."""
         (report,) = reports
         model, source = read_onnx(report, "onnx")
         target = Path() if path is None else path
@@ -164,13 +158,7 @@ def _text(value: object) -> str:
 
 
 def _move_references(model: onnx.ModelProto, source: Path, target: Path) -> None:
-    """Make references to weights, which are relative, lead there from *target*.
-
-    Raises:
-        PerfcError: the weights do not lie below the folder of *target*, where
-            alone ONNX looks for them.
-
-    """
+    """Make references to weights, which are relative, lead there from *target*."""
     before, after = source.resolve().parent, target.resolve().parent
     if before == after:
         return

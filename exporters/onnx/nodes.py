@@ -20,11 +20,6 @@ def read_onnx(report: Report, format_name: str) -> tuple[onnx.ModelProto, Path]:
     """Return the ONNX model that *report* is about, and its file.
 
     Weights in files of their own stay there.
-
-    Raises:
-        PerfcError: the model did not come from an ONNX file, or the file is not
-            the one any more that was analyzed.
-
     """
     source = report.model.source
     if source is None or source.suffix != ".onnx":

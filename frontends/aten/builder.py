@@ -82,12 +82,7 @@ class AtenBuilder:
         self._graph = Graph(self.name)
 
     def input(self, tensor: AtenTensor) -> None:
-        """Declare data that an iteration is given.
-
-        Raises:
-            VerifyError: the name is taken. So do the next two.
-
-        """
+        """Declare data that an iteration is given."""
         self._known[tensor.name] = self._graph.add_input(tensor.name, tensor.type)
 
     def parameter(self, tensor: AtenTensor, kind: str = PARAM) -> None:
@@ -111,12 +106,6 @@ class AtenBuilder:
 
         An op that is not in the maps, or is used as they do not expect, becomes an
         `unknown` op of its name: costed by its bytes, and reported.
-
-        Raises:
-            UnsupportedModelError: it reads a tensor that nothing defines.
-            VerifyError: a result has the name of another tensor.
-            BudgetError: there are too many calls.
-
         """
         self._calls += 1
         spend("nodes", self._calls)
@@ -138,12 +127,7 @@ class AtenBuilder:
         self._instantiate(template, operands, call)
 
     def outputs(self, names: Iterable[str]) -> None:
-        """Say which tensors the iteration returns.
-
-        Raises:
-            UnsupportedModelError: nothing defines one of them.
-
-        """
+        """Say which tensors the iteration returns."""
         for name in names:
             found = self._find(name, "an output of the graph")
             returned = found if isinstance(found, tuple) else (found,)

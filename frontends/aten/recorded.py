@@ -112,12 +112,7 @@ class RecordedGraph:
             self._windows.learn(signature.target, _named(signature, op))
 
     def add(self, op: RecordedOp) -> str:
-        """Append a call; return what the names of its nodes begin with.
-
-        Raises:
-            NotRecordedError: what it is cannot be told from what the trace says.
-
-        """
+        """Append a call; return what the names of its nodes begin with."""
         signature = find_signature(op)
         if signature is None:
             msg = "perfc does not know it"
@@ -229,12 +224,7 @@ def _results(
     op: RecordedOp,
     default: DType,
 ) -> tuple[TensorType | None, ...]:
-    """Return the types of what a call returns.
-
-    Raises:
-        NotRecordedError: they do not follow from what it was given.
-
-    """
+    """Return the types of what a call returns."""
     if op.results:
         return tuple(tensor.device_type(default) for tensor in op.results)
     name = _base(target)

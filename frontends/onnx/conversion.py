@@ -35,9 +35,6 @@ def modernised(
     Args:
         model: A model; the nodes of one of an older opset may be changed.
 
-    Raises:
-        UnsupportedModelError: its opset is unknown, or onnx cannot convert it.
-
     """
     version = read_opsets(model.opset_import).get("")
     if version is None and not any(_default_nodes(model.graph.node)):
@@ -61,9 +58,6 @@ def function_opset(body: onnx.FunctionProto, caller: int, where: str) -> int:
         body: The function.
         caller: The opset of its caller, which is that of one that says nothing.
         where: What the function is called.
-
-    Raises:
-        UnsupportedModelError: it is unknown, or older than are read.
 
     """
     version = check_opset(read_opsets(body.opset_import).get("", caller), where)

@@ -18,23 +18,11 @@ class OnnxFrontend:
     """Reads `.onnx` files as both PyTorch exporters and others write them."""
 
     def load(self, path: Path) -> Program:
-        """Read *path*; initializers stay on disk, only their types are used.
-
-        Raises:
-            UnsupportedModelError: the file is damaged or not ONNX.
-            VerifyError: its graph is not in single-assignment form.
-
-        """
+        """Read *path*; initializers stay on disk, only their types are used."""
         return _imported(read_file(path), printable(path.stem), str(path))
 
     def read(self, model: onnx.ModelProto) -> Program:
-        """Read a model that is in memory, called what its graph is called.
-
-        Raises:
-            UnsupportedModelError: it is damaged, or 2 GiB or more with its weights.
-            VerifyError: its graph is not in single-assignment form.
-
-        """
+        """Read a model that is in memory, called what its graph is called."""
         name = printable(model.graph.name) or "model"
         try:
             data = model.SerializeToString()

@@ -38,12 +38,7 @@ class Function:
 def read_functions(
     protos: Sequence[onnx.FunctionProto],
 ) -> Mapping[FunctionKey, Function]:
-    """Return the model's own functions.
-
-    Raises:
-        UnsupportedModelError: two have the same name.
-
-    """
+    """Return the model's own functions."""
     functions: dict[FunctionKey, Function] = {}
     for proto in protos:
         key = _key(proto.domain, proto.name, proto.overload)
@@ -58,13 +53,7 @@ def read_functions(
 def check_calls(
     functions: Mapping[FunctionKey, Function], nodes: Iterable[onnx.NodeProto]
 ) -> None:
-    """Refuse calls that *nodes* and *functions* cannot be rid of by inlining.
-
-    Raises:
-        UnsupportedModelError: a function calls itself, or calls are too deep.
-        BudgetError: there are too many nodes once functions are inlined.
-
-    """
+    """Refuse calls that *nodes* and *functions* cannot be rid of by inlining."""
     where = "its functions inlined" if functions else ""
     spend("nodes", _Sizes(functions).of(nodes, ())[0], where)
 

@@ -55,12 +55,6 @@ def import_model(model: onnx.ModelProto, name: str, sha256: str) -> Program:
     """Return *model* as a program for rank 0.
 
     One of an older opset than are read is converted, with a remark.
-
-    Raises:
-        UnsupportedModelError: the model contradicts itself, or needs an opset
-            that is not supported.
-        VerifyError: it assigns a name twice, or nests too deep.
-
     """
     check_ir_version(model.ir_version)
     model, opset, remarks = modernised(model)

@@ -52,12 +52,7 @@ class OnnxNode:
         return self.operands[index] if index < len(self.operands) else None
 
     def required(self, index: int) -> Value:
-        """Return operand *index*.
-
-        Raises:
-            UnsupportedModelError: it was left out.
-
-        """
+        """Return operand *index*."""
         value = self.operand(index)
         if value is None:
             msg = f"{self.op} {self.location.name!r} has no input {index}"
@@ -78,12 +73,7 @@ class OnnxNode:
         return count if isinstance(count, int) else None
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Return a list-of-int attribute, or None if absent.
-
-        Raises:
-            UnsupportedModelError: it is something else. So do the next methods.
-
-        """
+        """Return a list-of-int attribute, or None if absent."""
         value = self.attributes.get(name, ())
         if isinstance(value, tuple):
             numbers = tuple(v for v in value if isinstance(v, int))

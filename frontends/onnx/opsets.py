@@ -21,10 +21,6 @@ def check_ir_version(version: int) -> None:
     """Refuse a file format newer than the installed onnx can decode.
 
     Older ones are read: they differ in what they leave out only.
-
-    Raises:
-        UnsupportedModelError: it is newer.
-
     """
     newest = onnx.Version.Value("IR_VERSION")
     if version > newest:
@@ -36,12 +32,7 @@ def check_ir_version(version: int) -> None:
 
 
 def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> Mapping[str, int]:
-    """Return version by domain; the default domain is called "".
-
-    Raises:
-        UnsupportedModelError: a domain is imported in two versions.
-
-    """
+    """Return version by domain; the default domain is called ""."""
     versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain in DEFAULT_DOMAINS else entry.domain
@@ -56,13 +47,7 @@ def read_opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> Mapping[str, int]
 
 
 def check_opset(version: int | None, where: str) -> int:
-    """Return the opset of the default domain that *where* imports.
-
-    Raises:
-        UnsupportedModelError: it is absent, no opset at all, or newer than the
-            installed onnx.
-
-    """
+    """Return the opset of the default domain that *where* imports."""
     if version is None:
         msg = (
             f"{where} imports no opset of the default domain; expected opset "

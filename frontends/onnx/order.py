@@ -18,11 +18,6 @@ def in_dependency_order(
     ONNX demands this of files; a file that breaks it is sorted, keeping the
     file's order wherever it can. *given* are the names that are not theirs to
     define: inputs and initializers.
-
-    Raises:
-        UnsupportedModelError: nodes read each other in a cycle, or a name is
-            defined twice.
-
     """
     nodes = list(protos)
     producer = _producers(nodes, given)

@@ -98,12 +98,7 @@ class Constant:
 
 
 def parse_model(data: bytes) -> onnx.ModelProto:
-    """Decode *data*.
-
-    Raises:
-        UnsupportedModelError: it is no ONNX model.
-
-    """
+    """Decode *data*."""
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError:
@@ -123,12 +118,7 @@ def _damaged(data: bytes) -> str:
 
 
 def utf8(text: str | bytes) -> str:
-    """Return *text*, which protobuf hands out as bytes where it is damaged.
-
-    Raises:
-        UnsupportedModelError: it is not UTF-8.
-
-    """
+    """Return *text*, which protobuf hands out as bytes where it is damaged."""
     if isinstance(text, bytes):
         msg = f"not an ONNX model, or a damaged one: {text[:40]!r} is not UTF-8 text"
         raise UnsupportedModelError(msg)
@@ -136,12 +126,7 @@ def utf8(text: str | bytes) -> str:
 
 
 def convert_dtype(code: int, where: str) -> DType:
-    """Return perfc's element type for an ONNX one.
-
-    Raises:
-        UnsupportedModelError: ONNX's code is unknown.
-
-    """
+    """Return perfc's element type for an ONNX one."""
     if code not in _DTYPES:
         msg = f"{where} has element type {code}, which perfc does not know"
         raise UnsupportedModelError(msg)
@@ -155,10 +140,6 @@ def convert_type(
 
     With *name_open_dims* a dimension that the file leaves without a name, or
     writes as -1, gets one, after the value and the axis.
-
-    Raises:
-        VerifyError: a dimension is negative, or the shape overflows.
-
     """
     type_ = info.type
     if type_.HasField("optional_type"):
@@ -209,13 +190,7 @@ def convert_dim(text: str) -> Dim:
 
 
 def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
-    """Return the type of a tensor, and what is kept of its elements.
-
-    Raises:
-        UnsupportedModelError: it holds fewer elements than its shape says.
-        VerifyError: its shape overflows.
-
-    """
+    """Return the type of a tensor, and what is kept of its elements."""
     type_ = TensorType(convert_dtype(tensor.data_type, where), tuple(tensor.dims))
     try:
         type_.checked()

@@ -25,13 +25,7 @@ _USUAL = "model"
 
 
 def read_model(data: bytes) -> Fields:
-    """Return the description of the exported program in an archive.
-
-    Raises:
-        UnsupportedModelError: it is no such archive, or of an unknown schema.
-        BudgetError: its description is too long.
-
-    """
+    """Return the description of the exported program in an archive."""
     with damage_as(UnsupportedModelError, "", "an archive of torch.export.save"):
         text = _description(data)
     return parse_model(text)
@@ -53,10 +47,6 @@ class Elements:
 
         None if the archive does not have them as they lie in memory, or there are more
         than `MOST_ELEMENTS`.
-
-        Raises:
-            UnsupportedModelError: the archive is damaged.
-
         """
         damage = damage_as(UnsupportedModelError, "", "an archive of torch.export.save")
         with damage, zipfile.ZipFile(io.BytesIO(self.data)) as archive:
@@ -118,13 +108,7 @@ def _description(data: bytes) -> bytes:
 
 
 def parse_model(text: bytes) -> Fields:
-    """Return the description that is the JSON of an archive.
-
-    Raises:
-        UnsupportedModelError: it is no JSON, or of an unknown schema.
-        BudgetError: it has too many values.
-
-    """
+    """Return the description that is the JSON of an archive."""
     found = parse_json(text, UnsupportedModelError, "", "a model in JSON")
     model = Fields({"model": found}, "the file").record("model")
     _check_schema(model)

@@ -46,12 +46,7 @@ def parse_expression(text: str) -> Dim:
 
 
 def _tree(text: str) -> _Tree:
-    """Read calls within calls.
-
-    Raises:
-        ParseError: *text* is something else.
-
-    """
+    """Read calls within calls."""
     outermost: list[_Tree] = []
     open_calls = [outermost]
     for kind, found in _tokens(text):
@@ -77,12 +72,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _value(tree: _Tree) -> Dim:
-    """Work out what a call makes.
-
-    Raises:
-        ParseError: it makes no size.
-
-    """
+    """Work out what a call makes."""
     if isinstance(tree, int):
         return tree
     name, given = ("", []) if isinstance(tree, str) else tree
@@ -98,12 +88,7 @@ def _value(tree: _Tree) -> Dim:
 
 
 def _ratio(tree: _Tree) -> tuple[Dim, Dim]:
-    """Work out a number that is no integer, as a numerator and a denominator.
-
-    Raises:
-        ParseError: it is of another form.
-
-    """
+    """Work out a number that is no integer, as a numerator and a denominator."""
     name, given = tree if isinstance(tree, tuple) else ("", [])
     if name == "IntTrueDiv" and len(given) == _TWO:
         return _value(given[0]), _value(given[1])

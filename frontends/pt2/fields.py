@@ -31,13 +31,7 @@ class Fields:
         return self.values.get(name) is not None
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a string.
-
-        Raises:
-            UnsupportedModelError: it is missing, or something else. So do the
-                other methods.
-
-        """
+        """Return a string."""
         value = self.values.get(name, default)
         if not isinstance(value, str):
             raise self._unlike(name, "a string")

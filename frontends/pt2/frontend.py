@@ -25,11 +25,6 @@ def read_description(
         elements: Returns the elements of a parameter, a buffer or a constant, if they
             are known.
 
-    Raises:
-        UnsupportedModelError: the description is damaged, or of a schema that is not
-            known.
-        VerifyError: its graph is not in single-assignment form.
-
     """
     return import_model(parse_model(text), name, elements=elements)
 
@@ -38,14 +33,7 @@ class Pt2Frontend:
     """Reads `.pt2` files: forward graphs, and joint ones with loss and gradients."""
 
     def load(self, path: Path) -> Program:
-        """Read *path*; weights stay in the archive, only their types are used.
-
-        Raises:
-            UnsupportedModelError: the file is damaged, no exported program, or of a
-                schema that is not known.
-            VerifyError: its graph is not in single-assignment form.
-
-        """
+        """Read *path*; weights stay in the archive, only their types are used."""
         data = read_file(path)
         try:
             model, name = read_model(data), printable(path.stem)

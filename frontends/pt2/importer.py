@@ -91,11 +91,6 @@ def import_model(
         sha256: Digest of its file.
         elements: Where the few elements come from that say what an op does.
 
-    Raises:
-        UnsupportedModelError: the description contradicts itself, or uses what
-            perfc cannot represent.
-        VerifyError: it defines a name twice.
-
     """
     module = model.record("graph_module")
     signature = module.record("signature")

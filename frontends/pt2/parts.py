@@ -23,9 +23,6 @@ def find_parts(graph: Fields, prefix: str) -> dict[str, dict[str, str]]:
         graph: The graph.
         prefix: What stands before the names of ops.
 
-    Raises:
-        UnsupportedModelError: it asks for a part that is no tensor.
-
     """
     found: dict[str, dict[str, str]] = {}
     for node in graph.records("nodes"):

@@ -52,12 +52,7 @@ _MAX_NAME = 200
 
 
 def convert_dtype(code: object, where: str) -> DType:
-    """Return the element type of a code.
-
-    Raises:
-        UnsupportedModelError: there is none.
-
-    """
+    """Return the element type of a code."""
     if not isinstance(code, int) or code not in _DTYPES:
         msg = f"{where} has unknown element type {code!r:.60}"
         raise UnsupportedModelError(msg)
@@ -100,12 +95,7 @@ class Values:
             self.sizes[name] = self._size(value)
 
     def tensor(self, name: str) -> AtenTensor:
-        """Return a tensor that the graph declares, under its name here.
-
-        Raises:
-            UnsupportedModelError: it does not declare it.
-
-        """
+        """Return a tensor that the graph declares, under its name here."""
         type_ = self.tensors.get(name)
         if type_ is None:
             msg = f"the graph's tensor_values do not have {name[:60]!r}"
@@ -122,12 +112,7 @@ class Values:
         return self._declared.get(ref.name, ref.name.removeprefix(self.prefix))
 
     def argument(self, union: Fields) -> Argument:
-        """Return an argument of a call.
-
-        Raises:
-            UnsupportedModelError: it is of an unknown kind, or not of its kind.
-
-        """
+        """Return an argument of a call."""
         kind, value = union.only()
         reader = _READERS.get(kind)
         if reader is not None:

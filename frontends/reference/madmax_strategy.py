@@ -63,9 +63,6 @@ def read_strategy(text: str, ranks: int, gpus_per_node: int) -> Strategy:
         ranks: GPUs in all.
         gpus_per_node: The degree of the first of two levels.
 
-    Raises:
-        UsageError: it says something else, or the degrees do not make *ranks*.
-
     """
     parts = dict(_assignments(text))
     if set(parts) != {"mlp", "emb"}:

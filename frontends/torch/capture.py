@@ -83,12 +83,7 @@ class Recording:
     dims: Mapping[str, int] = attrs.field(factory=dict[str, int])
 
     def check(self) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            UsageError: they do, or one names what there is not.
-
-        """
+        """Refuse options that contradict each other."""
         inference = self.mode == "inference"
         problem = None
         if self.mode not in MODES:
@@ -115,11 +110,6 @@ def capture_module(
     """Record one iteration of *module* on tensors without memory.
 
     Neither the module nor the arguments are changed.
-
-    Raises:
-        UsageError: an option names what there is not.
-        UnsupportedModelError: the model does not run, or not without its data.
-
     """
     recording.check()
     args, kwargs = recording.args, recording.kwargs

@@ -45,10 +45,6 @@ def read_exported(program: ExportedProgram, name: str | None = None) -> Program:
         program: What `torch.export.export` returns.
         name: What the program is called; the class that was exported if not given.
 
-    Raises:
-        UnsupportedModelError: PyTorch cannot write the program down, or perfc cannot
-            represent it.
-
     """
     try:
         text = describe_exported(program)
@@ -80,12 +76,7 @@ def given_sizes(
     args: Any,
     kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, int]:
-    """Return the symbols of the inputs, and their sizes in arguments, if any are given.
-
-    Raises:
-        UnsupportedModelError: the arguments are not those of the program.
-
-    """
+    """Return the symbols of the inputs, and their sizes in arguments that are given."""
     if is_list(args) and not args and not kwargs:
         return {}
     listed = args if is_list(args) and not isinstance(args, torch.Size) else (args,)

@@ -72,11 +72,6 @@ def capture_factory(
     with the model (see `perfc.from_torch`) holds unless *optimizer* says otherwise; a
     step of training without any is one of `sgd`. A `torch.export.ExportedProgram` is
     read as it is, not recorded: its mode is for passes to change.
-
-    Raises:
-        UnsupportedModelError: there is no such function, it raises, it returns
-            something else, or the model does not run.
-
     """
     # What the model prints is not perfc's result.
     with contextlib.redirect_stdout(sys.stderr):
@@ -115,13 +110,7 @@ def _captured(
 
 
 def run_factory(text: str, batch: int | None = None) -> Made:
-    """Return the model that `FILE.py:NAME` or `MODULE:NAME` makes, of *batch* samples.
-
-    Raises:
-        UnsupportedModelError: there is no such function, it takes no `batch`, it
-            raises, or it returns something else.
-
-    """
+    """Return the model that `FILE.py:NAME` or `MODULE:NAME` makes, of its *batch*."""
     return _read(_call(text, batch), text)
 
 
@@ -147,12 +136,7 @@ def _takes(factory: Callable[..., Any], name: str) -> bool:
 
 
 def _find(where: str, name: str) -> Callable[..., Any]:
-    """Import a file or a module; return its function.
-
-    Raises:
-        UnsupportedModelError: it is not there, or cannot be imported.
-
-    """
+    """Import a file or a module; return its function."""
     try:
         module = _file(Path(where)) if where.endswith(".py") else _module(where)
     except UnsupportedModelError:
@@ -206,12 +190,7 @@ def raised_by(error: BaseException) -> str:
 
 
 def _read(returned: Any, text: str) -> Made:
-    """Take apart what a factory returned.
-
-    Raises:
-        UnsupportedModelError: it is something else.
-
-    """
+    """Take apart what a factory returned."""
     if is_exported(returned):
         args, kwargs = returned.example_inputs or ((), {})
         return Made(returned.module(), args, kwargs)

@@ -38,12 +38,7 @@ _ON_HOST = "on device cpu is not on the expected device meta"
 
 @contextmanager
 def explained(recorder: Recorder, name: str) -> Generator[None]:
-    """Turn whatever a model raises into an error that names op, module and line.
-
-    Raises:
-        UnsupportedModelError: the model does not run, or not without its data.
-
-    """
+    """Turn whatever a model raises into an error that names op, module and line."""
     try:
         yield
     except PerfcError:

@@ -31,11 +31,6 @@ def loss_of(
     """Return the loss of what a module returns.
 
     Labels that it needs are made by *label*.
-
-    Raises:
-        UsageError: there is no loss of this name.
-        UnsupportedModelError: there is nothing to take a loss of, or it is no number.
-
     """
     found: Any = settled_loss(output, loss)(output, label)  # a user's may be anything
     if isinstance(found, torch.Tensor) and found.numel() == 1:
@@ -49,13 +44,7 @@ def settled_loss(
     output: Any,
     loss: Loss,
 ) -> Callable[[Any, Label], Any]:
-    """Return a function from outputs like *output*, and labels, to the loss.
-
-    Raises:
-        UsageError: there is no loss of this name.
-        UnsupportedModelError: there is nothing to take a loss of.
-
-    """
+    """Return a function from outputs like *output*, and labels, to the loss."""
     if callable(loss):
         return lambda out, label: loss(out)
     if loss is None and _ready(output) is not None:

@@ -53,9 +53,6 @@ def weightless_onnx(
         dynamic_shapes: Which sizes stay open, as `torch.export.export` takes it.
         opset: ONNX opset; the exporter's default if None.
 
-    Raises:
-        UnsupportedModelError: PyTorch cannot export the module.
-
     """
     if not isinstance(cast("object", module), torch.nn.Module):
         msg = f"expected a torch.nn.Module to export, got {module!r:.60}"

@@ -47,13 +47,7 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 def make_optimizer(
     what: Optimizer, model: torch.nn.Module
 ) -> torch.optim.Optimizer | None:
-    """Return the optimizer of the parameters of *model* that are trained.
-
-    Raises:
-        UsageError: there is no optimizer of this name.
-        UnsupportedModelError: what was given makes something else.
-
-    """
+    """Return the optimizer of the parameters of *model* that are trained."""
     if what is None:
         return None
     if isinstance(what, str) and what not in OPTIMIZERS:
@@ -76,12 +70,7 @@ def make_optimizer(
 
 
 def _check_step(optimizer: torch.optim.Optimizer) -> None:
-    """Refuse an optimizer whose step runs the model itself.
-
-    Raises:
-        UnsupportedModelError: it does, as LBFGS.
-
-    """
+    """Refuse an optimizer whose step runs the model itself."""
     step = inspect.signature(optimizer.step)
     needed = [p for p in step.parameters.values() if p.default is p.empty]
     if any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in needed):
@@ -243,12 +232,7 @@ def _take_sparse(
 
 
 def _refuse(optimizer: torch.optim.Optimizer, name: str) -> None:
-    """Say that an optimizer cannot take a sparse gradient.
-
-    Raises:
-        UnsupportedModelError: always.
-
-    """
+    """Say that an optimizer cannot take a sparse gradient."""
     kinds = ", ".join(kind.__name__ for kind in _SPARSE_KINDS)
     msg = (
         f"{name} has a sparse gradient, which {type(optimizer).__name__} with these "

@@ -165,12 +165,7 @@ def recorded(
     *,
     training: bool,
 ) -> Generator[None]:
-    """Record the lookups of *model* as perfc's own calls while this lasts.
-
-    Raises:
-        UnsupportedModelError: an optimizer or a way of pooling is not known.
-
-    """
+    """Record the lookups of *model* as perfc's own calls while this lasts."""
     if not lookups:
         yield
         return

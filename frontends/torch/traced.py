@@ -16,12 +16,7 @@ _NOTES = ("val", "example_value")
 def noted_arguments(
     graph: torch.fx.GraphModule,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments like those that a graph was traced with; none if none are noted.
-
-    Raises:
-        UnsupportedModelError: their sizes are open.
-
-    """
+    """Return arguments like those that a graph was traced with, where noted."""
     inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
     noted = [next((n.meta[k] for k in _NOTES if k in n.meta), None) for n in inputs]
     if not any(isinstance(value, torch.Tensor) for value in noted):

@@ -55,12 +55,7 @@ class Copier(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def copy(self, what: Any, name: str) -> Any:
-        """Return a copy of a module or of arguments.
-
-        Raises:
-            UnsupportedModelError: *what* holds something that cannot be copied.
-
-        """
+        """Return a copy of a module or of arguments."""
         if isinstance(what, torch.jit.ScriptModule):
             msg = f"{name} is a TorchScript module, which hides its Python code"
             raise UnsupportedModelError(msg)

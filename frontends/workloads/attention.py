@@ -50,12 +50,7 @@ class Heads:
 
 
 def heads_of(name: str, values: Mapping[str, int | str]) -> Heads:
-    """Return the heads of the workload *name*, `hidden` elements in all.
-
-    Raises:
-        UsageError: `heads` does not divide `hidden`.
-
-    """
+    """Return the heads of the workload *name*, `hidden` elements in all."""
     hidden, heads = int(values["hidden"]), int(values["heads"])
     if hidden % heads:
         msg = (

@@ -38,12 +38,7 @@ def find_workload(text: str) -> Workload | None:
 
 
 def build_workload(text: str) -> Program:
-    """Build `NAME` or `NAME:key=value,…`.
-
-    Raises:
-        UsageError: the name, a key or a value is unknown or out of range.
-
-    """
+    """Build `NAME` or `NAME:key=value,…`."""
     name, _, options = text.partition(":")
     workload = WORKLOADS.get(name)
     if workload is None:

@@ -83,21 +83,11 @@ class Workload:
         )
 
     def build(self, options: str) -> Program:
-        """Build the program from `key=value,…` on top of the defaults.
-
-        Raises:
-            UsageError: a key or a value is unknown or out of range.
-
-        """
+        """Build the program from `key=value,…` on top of the defaults."""
         return self.make(self.values(options))
 
     def values(self, options: str) -> dict[str, int | str]:
-        """Return every parameter: those of `key=value,…`, and the other defaults.
-
-        Raises:
-            UsageError: a key or a value is unknown or out of range.
-
-        """
+        """Return every parameter: those of `key=value,…`, and the other defaults."""
         values = dict(self.parameters)
         given: set[str] = set()
         for item in filter(None, _BETWEEN.split(options)):

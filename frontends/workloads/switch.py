@@ -72,12 +72,7 @@ class SwitchConfig:
 
 
 def build_switch(name: str, values: Mapping[str, int | str]) -> Program:
-    """Build encoder and decoder over `seq` tokens each.
-
-    Raises:
-        UsageError: there are too many experts in all.
-
-    """
+    """Build encoder and decoder over `seq` tokens each."""
     number = {key: value for key, value in values.items() if isinstance(value, int)}
     if number["layers"] * number["experts"] > _MAX_EXPERTS:
         msg = f"{name!r}: layers x experts is more than {_MAX_EXPERTS}"

@@ -208,10 +208,6 @@ class Declared:
         """Refuse parameters that are not declared, missing, or of another type.
 
         A record that was found right is not looked at again.
-
-        Raises:
-            VerifyError: names the owner, the parameter and all that are declared.
-
         """
         if given.checked_for == self.owner:
             return
@@ -229,12 +225,7 @@ class Declared:
         given.checked_for = self.owner
 
     def check_names(self, names: Mapping[str, object]) -> None:
-        """Refuse names that are not declared, and missing ones, whatever the values.
-
-        Raises:
-            VerifyError: as `check`.
-
-        """
+        """Refuse names that are not declared, and missing ones, whatever the values."""
         for name in names:
             if name not in self.by_name:
                 raise self._unknown(name)
@@ -277,13 +268,7 @@ class KernelDef:
     writers: tuple[str, ...] = ("plugin",)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what would be a mistake in a declaration.
-
-        Raises:
-            VerifyError: a parameter is declared twice, a writer is unknown, or a
-                default is no value of its parameter.
-
-        """
+        """Refuse what would be a mistake in a declaration."""
         names = [param.name for param in self.all_params]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -378,12 +363,7 @@ COMMON = (
 
 
 def named(*definitions: KernelDef) -> Mapping[str, KernelDef]:
-    """Return definitions by name.
-
-    Raises:
-        VerifyError: two have the same name.
-
-    """
+    """Return definitions by name."""
     found = {definition.name: definition for definition in definitions}
     if len(found) < len(definitions):
         names = [definition.name for definition in definitions]

@@ -63,10 +63,6 @@ def check_declarations(owner: str, declared: object) -> None:
         owner: Name of the model's plugin.
         declared: Its `kernels`.
 
-    Raises:
-        VerifyError: they are no declarations, or somebody else declares such a kernel
-            in another way.
-
     """
     listed = [item for item in _items(declared) if isinstance(item, KernelDef)]
     if len(listed) < len(_items(declared)) or not isinstance(declared, tuple):
@@ -89,12 +85,7 @@ def check_declarations(owner: str, declared: object) -> None:
 
 
 def kernel_def(name: str) -> KernelDef:
-    """Return the declaration of the kernel called *name*.
-
-    Raises:
-        VerifyError: nobody declares it.
-
-    """
+    """Return the declaration of the kernel called *name*."""
     found = BUILTIN_KERNELS.get(name) or declared_kernels().get(name)
     if found is not None:
         return found
@@ -110,13 +101,7 @@ def kernel_def(name: str) -> KernelDef:
 
 
 def check_params(name: str, params: Record) -> None:
-    """Hold the parameters of a kernel against its declaration.
-
-    Raises:
-        VerifyError: the kernel is not declared; or a parameter of it is not, is
-            missing, or of another type.
-
-    """
+    """Hold the parameters of a kernel against its declaration."""
     declared = _BUILTIN.get(name)
     if declared is None:
         declared = kernel_def(name).declared

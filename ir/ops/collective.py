@@ -44,12 +44,7 @@ _LEAST = 2
 
 
 def communicator_ranks(attributes: Record) -> int:
-    """Return how many members a collective has; 2 where a pair does not say.
-
-    Raises:
-        VerifyError: fewer than two, a stride below one, or no name.
-
-    """
+    """Return how many members a collective has; 2 where a pair does not say."""
     ranks = attributes.integer("ranks", _LEAST)
     stride = attributes.integer("stride", 1)
     if ranks < _LEAST:

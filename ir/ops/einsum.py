@@ -27,10 +27,6 @@ def einsum_labels(
 
     Without `->` the result has the axes of `...`, then the letters that occur
     once, in order.
-
-    Raises:
-        VerifyError: the equation does not fit the operands.
-
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")

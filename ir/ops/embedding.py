@@ -43,12 +43,7 @@ BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
 
 
 def dim_of(table: Record, name: str) -> Dim:
-    """Return a size of a table.
-
-    Raises:
-        VerifyError: the table has none of this name.
-
-    """
+    """Return a size of a table."""
     value = table.get(name)
     if isinstance(value, int | Expr) and not isinstance(value, bool):
         return value

@@ -20,12 +20,7 @@ GradientType = Callable[[Record, Sequence[TensorType]], TensorType]
 
 
 def like(index: int) -> GradientType:
-    """Give a gradient the type of operand *index*.
-
-    Raises:
-        VerifyError: there is no such operand.
-
-    """
+    """Give a gradient the type of operand *index*."""
 
     def found(attributes: Record, operands: Sequence[TensorType]) -> TensorType:
         if index >= len(operands):
@@ -37,12 +32,7 @@ def like(index: int) -> GradientType:
 
 
 def wanted(attributes: Record) -> tuple[str, ...]:
-    """Return the names of the gradients that a node computes.
-
-    Raises:
-        VerifyError: they are not a list of names.
-
-    """
+    """Return the names of the gradients that a node computes."""
     names = attributes.get("wants")
     if not isinstance(names, tuple) or not all(isinstance(n, str) for n in names):
         msg = f"attribute 'wants' is {names!r}, expected names of gradients"
@@ -72,12 +62,7 @@ def first_saved(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
 
 
 def vector_like(index: int, axis: int) -> GradientType:
-    """Give a gradient one axis of operand *index*: a bias.
-
-    Raises:
-        VerifyError: there is no such operand or axis.
-
-    """
+    """Give a gradient one axis of operand *index*: a bias."""
 
     def found(attributes: Record, operands: Sequence[TensorType]) -> TensorType:
         type_ = like(index)(attributes, operands)

@@ -55,12 +55,7 @@ OPTIMIZER_FLOPS: Mapping[str, int] = {
 
 
 def state_types(kind: str, table: TensorType) -> tuple[TensorType, ...]:
-    """Return the types of the states that an optimizer keeps for a table.
-
-    Raises:
-        VerifyError: *kind* takes no sparse gradients.
-
-    """
+    """Return the types of the states that an optimizer keeps for a table."""
     if kind not in OPTIMIZER_STATES:
         known = ", ".join(OPTIMIZER_STATES)
         msg = f"optimizer {kind!r} takes no sparse gradients; those that do: {known}"

@@ -43,10 +43,6 @@ def reserved_vectors(kind: str, layers: int = 1, directions: int = 1) -> int:
     """Return how many vectors cuDNN keeps of each step for the gradients of a stack.
 
     The reserve is handed from forward to backward (`cudnnGetRNNTempSpaceSizes`).
-
-    Raises:
-        VerifyError: the kind is unknown.
-
     """
     if kind not in _KEPT:
         msg = f"{kind!r} is none of {', '.join(_KEPT)}"
@@ -61,10 +57,6 @@ def recurrent_sizes(
 
     The recurrence reads the state: as many as there are hidden units, or fewer, to
     which an LSTM is projected.
-
-    Raises:
-        VerifyError: the kind is unknown, or the weights do not fit.
-
     """
     kind = attributes.text("kind")
     if kind not in RECURRENT_GATES or x.rank != 3 or recurrence.rank not in (2, 3):

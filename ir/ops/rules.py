@@ -115,12 +115,7 @@ def first_operand(
 def same_rank_axis(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    """Give the result the type of operand 0, which must have the `axis`.
-
-    Raises:
-        VerifyError: it has not.
-
-    """
+    """Give the result the type of operand 0, which must have the `axis`."""
     normalize_axis(attributes.integer("axis"), operands[0].type.rank)
     return [Abstract(converted(attributes, operands[0].type))]
 
@@ -139,12 +134,7 @@ def promoted(types: Sequence[TensorType]) -> DType:
 
 
 def normalize_axis(axis: int, rank: int) -> int:
-    """Make a negative axis count from the front.
-
-    Raises:
-        VerifyError: the axis is outside the rank.
-
-    """
+    """Make a negative axis count from the front."""
     if not -rank <= axis < rank:
         msg = f"axis {axis} is out of range for rank {rank}"
         raise VerifyError(msg)
@@ -156,10 +146,6 @@ def broadcast(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
 
     A symbol against a number other than 1 is taken to be that number; two
     different symbols are taken to be equal, and the first is kept.
-
-    Raises:
-        VerifyError: two numbers differ and neither is 1.
-
     """
     result: list[Dim] = []
     for dims in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
@@ -184,12 +170,7 @@ def _broadcast_dim(left: Dim, right: Dim) -> Dim:
 
 
 def require_equal(what: str, left: Dim, right: Dim) -> None:
-    """Refuse two numbers that differ; symbols are given the benefit of doubt.
-
-    Raises:
-        VerifyError: both are numbers and they differ.
-
-    """
+    """Refuse two numbers that differ; symbols are given the benefit of doubt."""
     if isinstance(left, int) and isinstance(right, int) and left != right:
         msg = f"{what} differ: {left} and {right}"
         raise VerifyError(msg)
@@ -201,10 +182,6 @@ def unknown_shape(
     """Return a shape of unknown dimensions, as many as *wanted* has elements.
 
     With *rank*, as many more than that, or fewer.
-
-    Raises:
-        VerifyError: that is more dimensions than any tensor has, or fewer than 0.
-
     """
     count = wanted.numel
     if not isinstance(count, int):
@@ -217,12 +194,7 @@ def unknown_shape(
 
 
 def known_elements(operand: Abstract, what: str) -> tuple[Dim, ...]:
-    """Return the elements of a folded operand.
-
-    Raises:
-        VerifyError: they are not known.
-
-    """
+    """Return the elements of a folded operand."""
     if operand.elements is None:
         msg = f"{what} depends on data"
         raise VerifyError(msg)
@@ -236,12 +208,7 @@ def only_element(operand: Abstract) -> Dim | None:
 
 
 def as_int(dim: Dim) -> int:
-    """Return a dimension that has to be a number.
-
-    Raises:
-        VerifyError: it is an expression.
-
-    """
+    """Return a dimension that has to be a number."""
     if isinstance(dim, Expr):
         msg = f"expected a number, got {dim}"
         raise VerifyError(msg)

@@ -22,12 +22,7 @@ AUTO_PADS = ("same_upper", "same_lower")
 
 
 def auto_padded(attributes: Record) -> bool:
-    """Whether the padding follows from the size.
-
-    Raises:
-        VerifyError: `auto_pad` is no known way.
-
-    """
+    """Whether the padding follows from the size."""
     way = attributes.get("auto_pad")
     if way is not None and way not in AUTO_PADS:
         msg = f"auto_pad {way!r} is none of {', '.join(AUTO_PADS)}"
@@ -36,12 +31,7 @@ def auto_padded(attributes: Record) -> bool:
 
 
 def strides_of(attributes: Record, axes: int) -> tuple[tuple[int, ...], ...]:
-    """Return stride, dilation and padding of a window of so many axes.
-
-    Raises:
-        VerifyError: they do not fit it, or are not positive.
-
-    """
+    """Return stride, dilation and padding of a window of so many axes."""
     stride = attributes.integers("stride") or (1,) * axes
     dilation = attributes.integers("dilation") or (1,) * axes
     padding = attributes.integers("padding") or (0,) * (2 * axes)
@@ -57,12 +47,7 @@ def strides_of(attributes: Record, axes: int) -> tuple[tuple[int, ...], ...]:
 def window_dims(
     attributes: Record, image: Sequence[Dim], kernel: Sequence[int]
 ) -> tuple[Dim, ...]:
-    """Output size per spatial axis: floor((n + pads - span) / stride) + 1.
-
-    Raises:
-        VerifyError: the window does not fit.
-
-    """
+    """Output size per spatial axis: floor((n + pads - span) / stride) + 1."""
     axes = len(kernel)
     stride, dilation, padding = strides_of(attributes, axes)
     if min(kernel, default=1) < 1:

@@ -63,12 +63,7 @@ _RAISED: ContextVar[Mapping[str, float]] = ContextVar("budgets")
 
 
 def budget(name: str) -> float:
-    """Return the budget of that name, as it was last raised.
-
-    Raises:
-        UsageError: the environment variable says what is no budget.
-
-    """
+    """Return the budget of that name, as it was last raised."""
     raised = _RAISED.get({})
     if name not in raised and (text := os.environ.get(VARIABLE)):
         raised = parse_budgets(text.split(","), VARIABLE)
@@ -82,9 +77,6 @@ def spend(name: str, amount: float, where: str = "") -> None:
         name: One of `BUDGETS`.
         amount: How many an input takes, or the first that are too many.
         where: What begins the message, the file or the part of it.
-
-    Raises:
-        BudgetError: it is beyond the budget.
 
     """
     most = budget(name)
@@ -121,9 +113,6 @@ def parse_budgets(texts: Iterable[str], where: str) -> dict[str, float]:
     Args:
         texts: As a user writes them: `elements=1e9`, `seconds=60`.
         where: Where they stand, for messages.
-
-    Raises:
-        UsageError: there is no such budget, or its value is no number above 0.
 
     """
     found: dict[str, float] = {}

@@ -20,10 +20,6 @@ def write_file(path: Path, content: str | bytes) -> None:
     Text is UTF-8, with control characters escaped. A file called `….gz` is
     compressed. What is there and no regular file (a pipe, a device) is written to as
     it is.
-
-    Raises:
-        PerfcError: the folder is absent, or the file cannot be written.
-
     """
     if isinstance(content, str):
         content = printable(content)

@@ -28,12 +28,7 @@ _LONG_KEY = re.compile(
 
 
 def path_text(what: str, value: object) -> str:
-    """Return the text of what names a file: a text or a path.
-
-    Raises:
-        UsageError: it is something else; *what* names it.
-
-    """
+    """Return the text of what names a file: a text or a path."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
     kind = type(value).__name__
@@ -75,9 +70,6 @@ def damage_as(
         where: What begins the message: the file.
         expected: What it should have been: `a Parquet file`.
 
-    Raises:
-        PerfcError: of class *error_class*.
-
     """
     try:
         yield
@@ -112,10 +104,6 @@ def read_whole(
         error_class: What to raise where it cannot be read.
         limit: The budget.
 
-    Raises:
-        PerfcError: of class *error_class*: it cannot be read.
-        BudgetError: there are too many bytes.
-
     """
     try:
         with path.open("rb") as file:
@@ -139,12 +127,7 @@ def _read(file: IO[bytes], path: Path, limit: str) -> bytes:
 
 
 def read_unpacked(stream: IO[bytes], where: str) -> bytes:
-    """Return the bytes that a member of an archive unpacks to, within the budget.
-
-    Raises:
-        BudgetError: there is more of it.
-
-    """
+    """Return the bytes that a member of an archive unpacks to, within the budget."""
     most = budget("unpacked-bytes")
     parts: list[bytes] = []
     read = 0
@@ -164,10 +147,6 @@ def read_text(path: Path, error_class: type[PerfcError], what: str) -> str:
         error_class: What to raise.
         what: What it should be: `a plan in JSON`.
 
-    Raises:
-        PerfcError: of class *error_class*: it cannot be read, or is no text.
-        BudgetError: it is too long.
-
     """
     data = read_whole(path, error_class, "text-bytes")
     with damage_as(error_class, str(path), what):
@@ -184,11 +163,6 @@ def parse_json(
         error_class: What to raise.
         where: What begins the message.
         what: What it should be: `a plan in JSON`.
-
-    Raises:
-        PerfcError: of class *error_class*: it is no JSON, has a key twice, or a number
-            that is not finite, or that no float holds.
-        BudgetError: it has too many values.
 
     """
     with damage_as(error_class, where, what):
@@ -224,13 +198,6 @@ def parse_toml(
         text: TOML.
         error_class: What to raise.
         where: What begins the message.
-
-    Raises:
-        PerfcError: of class *error_class*: it is no TOML, has a number that is not
-            finite, or too large or small for products of several (`_LARGE`), or has a
-            key of too many parts, over which `tomllib` takes time that grows with their
-            square.
-        BudgetError: it has too many values.
 
     """
     spend("values", 1 + sum(map(text.count, "=,[")), where)

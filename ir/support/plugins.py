@@ -71,12 +71,7 @@ def plugin_names(group: str) -> list[str]:
 
 @functools.cache
 def entry_points(group: str) -> dict[str, EntryPoint]:
-    """Entry points of *group* by name.
-
-    Raises:
-        PerfcError: two distributions claim one name.
-
-    """
+    """Entry points of *group* by name."""
     found: dict[str, EntryPoint] = {}
     for point in installed_points(group=group):
         other = found.get(point.name)
@@ -108,13 +103,7 @@ def is_perfcs_own(group: str, name: str) -> bool:
 
 
 def load_plugin(group: str, name: str) -> object:
-    """Load the object registered as *name* in *group*.
-
-    Raises:
-        UsageError: nothing has this name.
-        PerfcError: the plugin cannot be imported.
-
-    """
+    """Load the object registered as *name* in *group*."""
     if (group, name) in _registered:
         return _registered[group, name]
     points = entry_points(group)
@@ -144,9 +133,6 @@ def plugin_at_work(label: str, plugin: object) -> Generator[None, None, None]:
     Args:
         label: What to call the plugin, as `pass 'heaviest'`.
         plugin: The object whose code runs.
-
-    Raises:
-        PerfcError: its code raised something that is none.
 
     """
     try:

@@ -19,12 +19,7 @@ _MAX_PARENTHESES = 2 * MAX_DEPTH + 10
 
 
 def parse_dim(text: str) -> Dim:
-    """Read a dimension such as `13`, `B`, `"batch size"` or `2*B + 1`.
-
-    Raises:
-        ParseError: *text* is not an integer expression over symbols.
-
-    """
+    """Read a dimension such as `13`, `B`, `"batch size"` or `2*B + 1`."""
     dims = parse_dims(text)
     if len(dims) != 1:
         raise _error(text, "expected one")
@@ -32,12 +27,7 @@ def parse_dim(text: str) -> Dim:
 
 
 def parse_dims(text: str) -> tuple[Dim, ...]:
-    """Read dimensions separated by commas.
-
-    Raises:
-        ParseError: *text* is something else.
-
-    """
+    """Read dimensions separated by commas."""
     if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS:
         return (int(text),)
     if _PLAIN_SYMBOL.fullmatch(text) and text != "max":

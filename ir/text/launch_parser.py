@@ -28,13 +28,7 @@ _TASK_FIELDS = frozenset(
 
 
 def parse_launches(reader: Reader) -> LaunchGraph:
-    """Read `launches @name { ... }` and verify it.
-
-    Raises:
-        ParseError: with the line number and the line.
-        VerifyError: the tasks break an invariant of launch graphs.
-
-    """
+    """Read `launches @name { ... }` and verify it."""
     reader.expect("launches")
     graph = LaunchGraph(reader.name("symbol"))
     reader.expect("{")

@@ -31,11 +31,6 @@ def tokenize(text: str) -> tuple[list[str], list[str]]:
     """Split *text* into the kinds and the texts of its tokens.
 
     The last token is of kind `end`.
-
-    Raises:
-        ParseError: with the line number and the line.
-        BudgetError: there are too many tokens.
-
     """
     kinds: list[str] = []
     texts: list[str] = []

@@ -29,13 +29,7 @@ _TYPE = re.compile(r"([a-z0-9.]+)\[(.*)\](?:@([a-z]+))?")
 
 @paused_collector()
 def parse_graph(text: str) -> Graph:
-    """Read one op graph.
-
-    Raises:
-        ParseError: with the line number and the line.
-        VerifyError: a name is defined twice, or nests too deep.
-
-    """
+    """Read one op graph."""
     reader = Reader(text)
     graph = _graph(reader)
     reader.expect_end()
@@ -44,13 +38,7 @@ def parse_graph(text: str) -> Graph:
 
 @paused_collector()
 def parse_program(text: str) -> Program:
-    """Read a program, or one graph as the program of rank 0.
-
-    Raises:
-        ParseError: with the line number and the line.
-        VerifyError: a name is defined twice, or nests too deep.
-
-    """
+    """Read a program, or one graph as the program of rank 0."""
     reader = Reader(text)
     if reader.at("program"):
         program = _program(reader)
@@ -208,13 +196,7 @@ def _type(reader: Reader) -> TensorType | None:
 
 
 def parse_type(text: str) -> TensorType:
-    """Read `f32[B,13]@host`.
-
-    Raises:
-        ParseError: *text* is not a type.
-        VerifyError: the shape is negative or overflows.
-
-    """
+    """Read `f32[B,13]@host`."""
     if (match := _TYPE.fullmatch(text)) is None:
         msg = f"not a type: {text!r}"
         raise ParseError(msg)

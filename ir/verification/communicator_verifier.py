@@ -20,13 +20,6 @@ def verify_communicators(program: Program) -> None:
     The n-th collective of a group on one class of ranks meets the n-th on every other
     class that has the group. A program of one rank stands for any one of a larger job,
     whose others run the same: there is nothing to check.
-
-    Raises:
-        VerifyError: a collective has more members than there are ranks that run it, or
-            members that are not there; ranks of a group run different collectives, or
-            one of them fewer, for whom the others would wait forever; tensors that meet
-            are of other sizes.
-
     """
     if program.recorded or sum(len(rank.ranks) for rank in program.classes) == 1:
         return

@@ -13,11 +13,6 @@ def verify_types(graph: Graph, ops: OpRegistry) -> None:
 
     Values without a type, and what depends on them, are left alone. A symbol
     agrees with anything: passes give names to dimensions that depend on data.
-
-    Raises:
-        VerifyError: a type differs from what its rule says, or a rule refuses
-            its operands.
-
     """
     _verify(graph, ops, {})
 

@@ -11,13 +11,7 @@ from perfc.ir.support import UnknownOpError, VerifyError
 
 
 def verify(graph: Graph, ops: OpRegistry) -> None:
-    """Check the structure of *graph* and its regions.
-
-    Raises:
-        VerifyError: at the first broken invariant; its note shows the nodes
-            around it.
-
-    """
+    """Check the structure of *graph* and its regions."""
     readers = _Scope(ops, {}).verify(graph)
     if graph.parent is None and readers != sum(map(len, graph.nest.readers.values())):
         msg = f"use lists of @{graph.name} name nodes that are not in it"

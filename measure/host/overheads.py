@@ -55,10 +55,6 @@ class OverheadRun:
         models: What is run: name, batch, optimizer.
         iterations: Profiled of each model.
 
-    Raises:
-        UsageError: the table's name is no table's.
-        PerfcError: the table cannot be read, or has rows of something else.
-
     """
 
     device: Device
@@ -82,12 +78,7 @@ class OverheadRun:
         self._writer.flush()
 
     def measure(self, say: Say) -> None:
-        """Measure what the table has no rows of; then write the table.
-
-        Raises:
-            PerfcError: a model does not run, or the rows cannot be written.
-
-        """
+        """Measure what the table has no rows of; then write the table."""
         try:
             self.measure_floors()
             if self._types <= _FLOORS:

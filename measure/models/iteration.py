@@ -46,12 +46,7 @@ class Iteration:
     """
 
     def __init__(self, made: Made, device: Device, setting: Setting) -> None:
-        """Move the model to the device, make labels and the optimizer.
-
-        Raises:
-            UnsupportedModelError: there is no loss to train with.
-
-        """
+        """Move the model to the device, make labels and the optimizer."""
         self._device, self._setting = device, setting
         self._made = made
         stored = STORED.get(setting.dtype)

@@ -60,13 +60,7 @@ class RowwiseAdagrad(torch.optim.Optimizer):
 def optimizers_of(
     what: Optimizer, model: nn.Module, *, capturable: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """Return the optimizers that update all parameters of *model* that are trained.
-
-    Raises:
-        UsageError: there is no optimizer of this name.
-        UnsupportedModelError: what was given makes something else.
-
-    """
+    """Return the optimizers that update all parameters of *model* that are trained."""
     if what == "rowwise_adagrad":
         return _rowwise(model)
     if capturable and isinstance(what, str):

@@ -77,12 +77,7 @@ class Subject:
         return Record({**self.params, **cut})
 
     def make(self, device: Device, setting: Setting) -> Made:
-        """Make the model, tables cut to the device.
-
-        Raises:
-            UnsupportedModelError: the factory fails, or lookups are not uniform.
-
-        """
+        """Make the model, tables cut to the device."""
         if self.twin is None:
             return run_factory(self.name, setting.batch)
         popularity = self.params.get("popularity", _UNIFORM)
@@ -132,13 +127,7 @@ def _most_rows(tables: list[nn.EmbeddingBag], room: float) -> int:
 
 
 def find_subject(text: str) -> Subject:
-    """Return the model that `NAME:key=value,…` or `FILE.py:FACTORY` names.
-
-    Raises:
-        UsageError: nothing has this name, or a parameter is wrong.
-        UnsupportedModelError: the factory fails.
-
-    """
+    """Return the model that `NAME:key=value,…` or `FILE.py:FACTORY` names."""
     workload = find_workload(text)
     if workload is not None:
         twin = TWINS[workload.name]

@@ -61,10 +61,6 @@ class WorkloadRun:
         deadline: On the clock of `time.monotonic`: no setting begins after it.
         skipped: Settings that could not be run or not be profiled, and why.
 
-    Raises:
-        UsageError: the table's name is no table's.
-        PerfcError: the table cannot be read, or has rows of something else.
-
     """
 
     device: Device
@@ -97,13 +93,7 @@ class WorkloadRun:
         self._writer.flush()
 
     def measure(self, settings: Sequence[Setting], say: Say) -> None:
-        """Time all settings, then profile them; what the table has is not done again.
-
-        Raises:
-            UsageError: a setting cannot be on this device.
-            PerfcError: nothing could be measured, or the rows cannot be written.
-
-        """
+        """Time all settings, then profile them; skip those that the table has."""
         before = len(self.skipped)
         tried = self.time(settings, say)
         failed = self.skipped[before:]
@@ -123,10 +113,6 @@ class WorkloadRun:
         Returns:
             How many settings there were to time.
 
-        Raises:
-            UsageError: a setting cannot be on this device.
-            PerfcError: the rows cannot be written.
-
         """
         if not self.device.is_cuda and any(s.runtime == CUDAGRAPH for s in settings):
             msg = f"runtime {CUDAGRAPH} needs --device cuda: a CPU has no CUDA graphs"
@@ -142,10 +128,6 @@ class WorkloadRun:
         """Find out how long the GPU was busy where rows do not say; write the table.
 
         Only on a GPU: a CPU's row has nothing to be added.
-
-        Raises:
-            PerfcError: the rows cannot be written.
-
         """
         if not (self.device.is_cuda and self.profiled):
             return
@@ -241,12 +223,7 @@ class WorkloadRun:
 
     @contextmanager
     def _made(self, setting: Setting) -> Generator[Iteration]:
-        """Make a model, ready to run.
-
-        Raises:
-            RunError: it does not run, here or in what is done with it.
-
-        """
+        """Make a model, ready to run."""
         with explained(self.device), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's, of how models are written
             made = self.subject.make(self.device, setting)

@@ -51,10 +51,6 @@ def _costlier(
 
     The other's nodes are dead, but for those by which the host waits. One whose
     ops do not take the sizes at hand cannot be the one that runs.
-
-    Raises:
-        VerifyError: neither branch takes them.
-
     """
     before = unroller.work, unroller.weighing
     unroller.weighing = True
@@ -106,12 +102,7 @@ def _types(branch: _Branch) -> list[TensorType | None]:
 
 
 def _results(site: Site, results: Sequence[Item]) -> Sequence[Item]:
-    """Return the results *results* if they fit the node.
-
-    Raises:
-        UnsupportedModelError: the graph returns something else.
-
-    """
+    """Return the results *results* if they fit the node."""
     if len(results) != len(site.node.results):
         msg = f"{site}: {len(site.node.results)} results, its graph has {len(results)}"
         raise UnsupportedModelError(msg)
@@ -162,12 +153,7 @@ def _condition(site: Site, going: Item) -> Value:
 
 
 def _known(unroller: Unroller, site: Site, value: Value, what: str) -> int:
-    """Return the number that *value* is.
-
-    Raises:
-        UnsupportedModelError: it depends on data, or on a symbol without number.
-
-    """
+    """Return the number that *value* is."""
     known = unroller.known(value)
     if known is not None:
         return known[0]
@@ -186,13 +172,7 @@ def _known(unroller: Unroller, site: Site, value: Value, what: str) -> int:
 def _stacked(
     unroller: Unroller, site: Site, rows: Sequence[Item], axis: int, output: Value
 ) -> Value:
-    """Return the tensor whose slices along a new axis are *rows* (`torch.stack`).
-
-    Raises:
-        UnsupportedModelError: there are none, and the body does not say of what
-            type they would be.
-
-    """
+    """Return the tensor whose slices along a new axis are *rows* (`torch.stack`)."""
     if not rows:
         return _nothing(unroller, site, axis, output)
     made = [

@@ -29,11 +29,6 @@ class FuseScans(Transform):
     else reads. It is taken to read what it needs once, to write what others read once
     and to do the flops of the loop: a time that no measurement bears out, so it is
     told as that of an op without a model.
-
-    Raises:
-        UnsupportedModelError: the graph is a training step, whose loops have gradients
-            that such a kernel works out in another way.
-
     """
 
     name: ClassVar[str] = "fuse-scans"

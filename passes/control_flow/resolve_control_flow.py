@@ -42,12 +42,6 @@ class ResolveControlFlow(Transform):
     branch with more flops plus bytes each time, after the host has waited for the
     condition; it is reported. Conditions and trip counts are found by running the
     type rules on the way.
-
-    Raises:
-        UnsupportedModelError: how often a loop runs, or which element of a sequence
-            is meant, depends on data or on a symbol without a number; or unrolling
-            makes too many nodes.
-
     """
 
     name: ClassVar[str] = "resolve-control-flow"

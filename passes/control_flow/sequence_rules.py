@@ -140,12 +140,7 @@ def _sizes(
 
 
 def _checked(site: Site, pieces: int) -> int:
-    """Return how many pieces a tensor is split into, if a model can have as many.
-
-    Raises:
-        BudgetError: there are more than nodes that a model may have.
-
-    """
+    """Return how many pieces a tensor is split into, if a model can have as many."""
     spend("nodes", pieces, f"{site}: a sequence of tensors")
     return pieces
 

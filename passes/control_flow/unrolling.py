@@ -43,12 +43,7 @@ class Site:
         return f"{name} in module {location.module!r}" if location.module else name
 
     def tensor(self, index: int) -> Value:
-        """Return operand *index*.
-
-        Raises:
-            UnsupportedModelError: it is a sequence, or nothing.
-
-        """
+        """Return operand *index*."""
         item = self.operands[index] if index < len(self.operands) else None
         if not isinstance(item, Value):
             found = "nothing" if item is None else "a sequence"
@@ -123,12 +118,7 @@ class Unroller:
     def copy_region(
         self, region: Graph, arguments: Sequence[Item], env: Env
     ) -> list[Item]:
-        """Add the nodes of *region*, and return what its outputs stand for.
-
-        Raises:
-            UnsupportedModelError: it has other inputs than *arguments*.
-
-        """
+        """Add the nodes of *region*, and return what its outputs stand for."""
         if len(arguments) != len(region.inputs):
             msg = (
                 f"the graph of {region.name} has {len(region.inputs)} inputs, "
@@ -204,12 +194,7 @@ class Unroller:
         return node
 
     def count(self, source: Node) -> None:
-        """Count a node, or a turn of a loop.
-
-        Raises:
-            BudgetError: there are too many.
-
-        """
+        """Count a node, or a turn of a loop."""
         self._count += 1
         spend("loop-nodes", self._count, str(source))
 

@@ -69,10 +69,6 @@ class Dedup(Transform):
         apply: Whether lists are deduplicated; else lookups are only told that lists
             repeat, whose rows are then found in caches: what a step without it takes.
 
-    Raises:
-        UsageError: an option is out of range, or there is no such feature.
-        UnsupportedModelError: a group has no common inverse index.
-
     """
 
     name: ClassVar[str] = "dedup"
@@ -106,24 +102,14 @@ class Dedup(Transform):
         _Writer(graph, lots).write()
 
     def found(self, program: Program) -> list[FeatureGroup]:
-        """Return the groups of a model.
-
-        Raises:
-            UsageError: it has no such feature.
-
-        """
+        """Return the groups of a model."""
         known = table_names(table_lookups(program))
         stays = read_stays(self.stay)
         return feature_groups(self.session, stays, self.groups, known)
 
 
 def _check_whole(program: Program, groups: Sequence[FeatureGroup]) -> None:
-    """Refuse tables that ranks hold already, whose lists come from all of them.
-
-    Raises:
-        UnsupportedModelError: there are some.
-
-    """
+    """Refuse tables that ranks hold already, whose lists come from all of them."""
     if sum(len(rank.ranks) for rank in program.classes) > 1:
         msg = (
             f"the tables of group {groups[0].name!r} are on several ranks already, "
@@ -167,12 +153,7 @@ class _Lot:
 
     @classmethod
     def of(cls, graph: Graph, group: FeatureGroup, number: int) -> _Lot:
-        """Find its lookups.
-
-        Raises:
-            UnsupportedModelError: they have no inverse index in common.
-
-        """
+        """Find its lookups."""
         nodes = [n for n in graph if is_embedding_bag(n)]
         nodes = [n for n in nodes if not set(_tables_of(n)).isdisjoint(group.tables)]
         for node in nodes:
@@ -224,12 +205,7 @@ def ceil_share(count: Dim, part: int, whole: int) -> Dim:
 
 
 def _check(graph: Graph, node: Node, group: FeatureGroup) -> None:
-    """Refuse lookups whose lists cannot be told apart before they are looked up.
-
-    Raises:
-        UnsupportedModelError: it is one.
-
-    """
+    """Refuse lookups whose lists cannot be told apart before they are looked up."""
     lists = node.operands[len(node.attributes.records("tables")) :]
     problem = ""
     if node.attributes.flag("weighted"):

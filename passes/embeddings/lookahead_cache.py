@@ -72,10 +72,6 @@ class LookaheadCache(Pass):
         oracle_us: Microseconds of the oracle for a batch.
         nic_gbit_per_s: Rate of the NICs of a host; 0 for those of the system's nodes.
 
-    Raises:
-        UsageError: an option cannot be, or nobody says how fast a NIC is.
-        UnsupportedModelError: the model has no embedding bags.
-
     """
 
     name: ClassVar[str] = "lookahead-cache"
@@ -163,12 +159,7 @@ class LookaheadCache(Pass):
         )
 
     def _rate(self, ctx: PassContext) -> float:
-        """Return the bytes a second of the NICs of a host, one direction.
-
-        Raises:
-            UsageError: neither the system nor the option says it.
-
-        """
+        """Return the bytes a second of the NICs of a host, one direction."""
         system = ctx.target.system
         given = self.nic_gbit_per_s * _GBIT
         rate = given
@@ -184,12 +175,7 @@ class LookaheadCache(Pass):
 
 
 def cached_tables(program: Program) -> list[CachedTable]:
-    """Return the tables of a program, as a batch of all its ranks looks them up.
-
-    Raises:
-        UnsupportedModelError: there are none.
-
-    """
+    """Return the tables of a program, as a batch of all its ranks looks them up."""
     ranks = sum(len(rank.ranks) for rank in program.classes)
     graph = program.classes[0].ops
     nodes = [] if graph is None else [node for node in graph if is_embedding_bag(node)]

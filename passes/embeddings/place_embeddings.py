@@ -56,10 +56,6 @@ class PlaceEmbeddings(Transform):
         sync: Of `remote`: whether a step waits for its own rows; by default it works
             on rows that were asked for before.
 
-    Raises:
-        UsageError: an option is out of range, or of another tier; or no lookup has this
-            table.
-
     """
 
     name: ClassVar[str] = "place-embeddings"
@@ -104,12 +100,7 @@ class PlaceEmbeddings(Transform):
         self._check_meant()
 
     def _check_meant(self) -> None:
-        """Refuse options that mean nothing to the tier, rather than leave them out.
-
-        Raises:
-            UsageError: there is one.
-
-        """
+        """Refuse options that mean nothing to the tier, rather than leave them out."""
         without: tuple[str, ...] = ()
         if self.tier != REMOTE:
             without = _OF_SERVERS

@@ -38,24 +38,14 @@ class FeatureGroup:
 
 
 def check_session(session: float, where: str) -> None:
-    """Refuse a mean session length that is none.
-
-    Raises:
-        UsageError: it is.
-
-    """
+    """Refuse a mean session length that is none."""
     if not (session >= 1 and math.isfinite(session)):
         msg = f"{where}{session:g}: expected the mean samples of a session, 1 or more"
         raise UsageError(msg)
 
 
 def read_stays(text: str) -> dict[str, float]:
-    """Read `FEATURE:d,...`; `;` may stand for the commas.
-
-    Raises:
-        UsageError: an item is not of that form, or given twice.
-
-    """
+    """Read `FEATURE:d,...`; `;` may stand for the commas."""
     stays: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in re.split(r"[,;]", text))):
         name, colon, number = item.rpartition(":")
@@ -95,9 +85,6 @@ def feature_groups(
         groups: Groups, as `a+b;c.*`; empty for one an entry.
         known: Names of the tables.
 
-    Raises:
-        UsageError: a name or a pattern matches no table, or a table is matched twice.
-
     """
     if not stays:
         msg = "stay says nothing: expected FEATURE:d, as user.*:0.95"
@@ -127,12 +114,7 @@ def _group(
 
 
 def _matches(option: str, texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """Return which of the texts each table has; a name wins against patterns.
-
-    Raises:
-        UsageError: a pattern matches nothing, or two match the same table.
-
-    """
+    """Return which of the texts each table has; a name wins against patterns."""
     patterns = [(text, part) for text in texts for part in _parts(text, known)]
     named: dict[str, str] = {}
     matched: dict[str, str] = {}

@@ -34,10 +34,6 @@ class SetPopularity(Transform):
         table: Whose rows: its parameter, with or without `.weight`; of all tables that
             do not say it themselves if empty.
 
-    Raises:
-        PopularityError: it is no popularity, and no file of one.
-        UsageError: no lookup has such a table, or there are no tables.
-
     """
 
     name: ClassVar[str] = "set-popularity"

@@ -77,11 +77,6 @@ class ShardEmbeddings(Transform):
             ranks know what they get without telling each other, and no host waits: what
             a step needs to be captured as a CUDA graph.
 
-    Raises:
-        UsageError: an option is wrong, or there is a backward pass already.
-        UnsupportedModelError: there are no tables, or they cannot be sharded.
-        PerfcError: the plan is not one of this model and these ranks.
-
     """
 
     name: ClassVar[str] = "shard-embeddings"
@@ -178,12 +173,7 @@ class ShardEmbeddings(Transform):
             )
 
     def _check_nodes(self, plan: Plan) -> None:
-        """Refuse nodes that are not full, if the plan asks for any.
-
-        Raises:
-            UsageError: the ranks do not go evenly onto them.
-
-        """
+        """Refuse nodes that are not full, if the plan asks for any."""
         on_nodes = any(placement.kind in ON_NODES for placement in plan.values())
         if on_nodes and self.ranks % self._world.per_node:
             msg = (
@@ -246,12 +236,7 @@ def _put_into_tiers(graph: Graph, plan: Plan) -> None:
 
 
 def _kept_local(graph: Graph, lookups: LookupNodes, plan: Plan) -> frozenset[Node]:
-    """Mark the lookups whose tables every rank has; return them.
-
-    Raises:
-        UnsupportedModelError: one lookup has tables of both kinds.
-
-    """
+    """Mark the lookups whose tables every rank has; return them."""
     local: set[Node] = set()
     for node, tables in lookups.items():
         kinds = {plan[table.name].kind == DATA_PARALLEL for table in tables}

@@ -82,12 +82,7 @@ class Bags:
 
     @classmethod
     def of(cls, graph: Graph) -> Bags:
-        """Find them, where all have as many bags.
-
-        Raises:
-            UnsupportedModelError: there are none, or they cannot be sharded.
-
-        """
+        """Find them, where all have as many bags."""
         lots = cls.lots(graph)
         if len(lots) > 1:
             raise _unlike(graph)
@@ -95,12 +90,7 @@ class Bags:
 
     @classmethod
     def lots(cls, graph: Graph) -> list[Bags]:
-        """Find them, those together that have as many bags.
-
-        Raises:
-            UnsupportedModelError: there are none, or they cannot be sharded.
-
-        """
+        """Find them, those together that have as many bags."""
         inputs, weights = frozenset(graph.inputs), frozenset(graph.parameters)
         uses = Counter(value for node in graph for value in node.operands)
         found = {
@@ -172,12 +162,7 @@ class Bags:
 
 
 def _check(graph: Graph, found: LookupNodes) -> None:
-    """Refuse lookups that cannot be sharded together.
-
-    Raises:
-        UnsupportedModelError: they differ in more than their bags.
-
-    """
+    """Refuse lookups that cannot be sharded together."""
     if len({_alike(node) for node in found}) > 1:
         raise _unlike(graph)
     names = Counter(table.name for tables in found.values() for table in tables)
@@ -198,12 +183,7 @@ def _tables(
     parameters: AbstractSet[Value],
     uses: Mapping[Value, int],
 ) -> Iterator[EmbeddingTable]:
-    """Yield the tables of a lookup.
-
-    Raises:
-        UnsupportedModelError: it cannot be sharded.
-
-    """
+    """Yield the tables of a lookup."""
     attributes = node.attributes
     records = attributes.records("tables")
     weights, rest = node.operands[: len(records)], node.operands[len(records) :]

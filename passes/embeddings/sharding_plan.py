@@ -141,12 +141,7 @@ Plan = Mapping[str, Placement]
 
 
 def check_parts(tables: int, ranks: int) -> None:
-    """Refuse more tables and ranks than can be sharded soon.
-
-    Raises:
-        BudgetError: they have more parts than the budget allows.
-
-    """
+    """Refuse more tables and ranks than can be sharded soon."""
     spend("parts", tables * ranks, f"{tables:,} tables on {ranks:,} ranks")
 
 
@@ -155,12 +150,6 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
 
     Behind a named plan may stand tables that are sharded otherwise, as
     `table-wise;emb_l.0=row-wise`.
-
-    Raises:
-        UsageError: it is none of them.
-        PerfcError: the file does not hold a plan of these tables and ranks.
-        BudgetError: they are too many.
-
     """
     check_parts(len(tables), world.ranks)
     if text.partition(";")[0] in NAMED_PLANS:
@@ -185,20 +174,12 @@ def read_plan(text: str, tables: Sequence[TableSize], world: World, name: str) -
         world: The ranks.
         name: What errors begin with.
 
-    Raises:
-        PerfcError: it is not a plan of these tables and ranks.
-
     """
     return _PlanFile(name, text, world).read(tables)
 
 
 def _kinds(text: str, tables: Sequence[TableSize]) -> dict[str, str]:
-    """Return how each table is sharded.
-
-    Raises:
-        UsageError: there is no such table, or no such way.
-
-    """
+    """Return how each table is sharded."""
     base, *others = text.split(";")
     kinds = {table.name: NAMED_PLANS[base] for table in tables}
     for item in others:

@@ -13,9 +13,6 @@ def forward_graph_of(program: Program, who: str) -> Graph:
         program: The model.
         who: Name of the pass that asks.
 
-    Raises:
-        UsageError: it has several ranks already, no ops, or a backward pass.
-
     """
     (rank, *others) = program.classes
     if others or len(rank.ranks) > 1 or rank.ops is None:

@@ -16,12 +16,7 @@ Change = Callable[[str, Record], Record]
 
 
 def table_lookups(program: Program) -> list[tuple[Graph, Node]]:
-    """Return the lookups in tables, and their gradients.
-
-    Raises:
-        UsageError: there are none.
-
-    """
+    """Return the lookups in tables, and their gradients."""
     graphs = [rank.ops for rank in program.classes if rank.ops is not None]
     found = [(graph, node) for graph in graphs for node in graph if _has_tables(node)]
     if not found:
@@ -36,12 +31,7 @@ def table_names(nodes: Sequence[tuple[Graph, Node]]) -> list[str]:
 
 
 def require_table(program: Program, table: str, known: Sequence[str]) -> str:
-    """Return the name of a table.
-
-    Raises:
-        UsageError: there is none of this name.
-
-    """
+    """Return the name of a table."""
     wanted = table.removesuffix(".weight")
     if wanted not in known:
         close = difflib.get_close_matches(table, known, n=1)
@@ -79,12 +69,7 @@ def _is_placed(node: Node) -> bool:
 
 
 def require_updated_in_place(graph: Graph, updated: Container[Value]) -> None:
-    """Refuse tables in host memory that an optimizer updates, not their lookup.
-
-    Raises:
-        UsageError: there is one.
-
-    """
+    """Refuse tables in host memory that an optimizer updates, not their lookup."""
     for value, table in tables_off_device(graph).items():
         if value not in updated:
             continue

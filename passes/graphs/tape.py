@@ -144,12 +144,7 @@ class Tape:
 
 
 def typed(value: Value) -> TensorType:
-    """Return the type of a value that has one.
-
-    Raises:
-        VerifyError: it has none yet.
-
-    """
+    """Return the type of a value that has one."""
     if value.type is None:
         msg = f"{value} has no type; run shape-inference first"
         raise VerifyError(msg)

@@ -52,9 +52,6 @@ def value_of(formula: str, values: Mapping[str, float]) -> float:
         formula: As `edges / edges_per_us + nodes * bytes / bytes_per_us`.
         values: What its names stand for.
 
-    Raises:
-        UsageError: it is no formula, names what there is not, or has no value.
-
     """
     if len(formula) > _MOST:
         msg = f"a formula of {len(formula)} characters, expected at most {_MOST}"

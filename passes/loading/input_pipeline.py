@@ -119,10 +119,6 @@ class InputPipeline(Pass):
         depth: Batches on their way in stages that do not say it, in place of the
             file's; 0 switches data loading off, -1 is what the file says.
 
-    Raises:
-        UsageError: the depth is below -1.
-        PerfcError: the file is no input pipeline.
-
     """
 
     name: ClassVar[str] = "input-pipeline"

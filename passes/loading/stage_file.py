@@ -55,9 +55,6 @@ def read_loading(
     Returns:
         The pipeline; None where the depth is 0, which switches data loading off.
 
-    Raises:
-        InputPipelineError: the file cannot be read, or is none.
-
     """
     path = Path(path)
     found = _document(path)
@@ -135,12 +132,7 @@ def _values(found: object) -> dict[str, float]:
 def _stage(
     number: int, found: object, values: Mapping[str, float], usual: int | None
 ) -> Stage:
-    """Read one stage.
-
-    Raises:
-        InputPipelineError: it lacks what it needs, or has what cannot be.
-
-    """
+    """Read one stage."""
     if not isinstance(found, dict):
         msg = f"stage {number + 1} is no table"
         raise InputPipelineError(msg)

@@ -32,12 +32,6 @@ class CaptureGraph(Pass):
     tensors first, then one `cudaGraphLaunch` enqueues every kernel, and the host
     waits at the end. Ops that launch nothing do not exist in a replay. Copies from
     and to the host at the two ends of the iteration stay outside of the graph.
-
-    Raises:
-        UnsupportedModelError: an op in between waits for the device, which CUDA
-            refuses while it captures, or keeps the host, which a replay needs not.
-        PerfcError: a rank class is given as a launch graph.
-
     """
 
     name: ClassVar[str] = "capture-graph"
@@ -65,11 +59,6 @@ def captured(graph: LaunchGraph) -> LaunchGraph:
     """Return the launch graph of a replay of *graph*.
 
     Kernels and resources keep their numbers; ops do not.
-
-    Raises:
-        UnsupportedModelError: an op within the graph waits for the device, or keeps
-            the host.
-
     """
     if not graph.complete:
         return _Capture(graph).run()

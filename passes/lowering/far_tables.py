@@ -107,14 +107,7 @@ class _Stored:
 def check_places(
     program: Program, settings: Settings, target: Target, ctx: PassContext
 ) -> None:
-    """Refuse tables that do not fit where they are put; say what is assumed.
-
-    Raises:
-        UsageError: the target has no such tier.
-        PerfcError: the tables of a tier, a host or servers are more than it holds; the
-            line says how much is missing.
-
-    """
+    """Refuse tables that do not fit where they are put; say what is assumed."""
     updates = _optimizer([rank for rank in program.classes if _looks_up(rank)])
     for place, stored in _stored(program, target, updates).items():
         if place == REMOTE:

@@ -56,10 +56,6 @@ class FuseOps(Pass):
         us: Microseconds that the kernel takes; 0 for what cost models say of it. As
             JSON, a list of one number for each list of ops.
 
-    Raises:
-        UsageError: an id names nothing, or what runs between the ops cannot be moved.
-        UnsupportedModelError: no kernel is known that does all that.
-
     """
 
     name: ClassVar[str] = "fuse-ops"
@@ -78,12 +74,7 @@ class FuseOps(Pass):
 
     @property
     def fusions(self) -> list[tuple[tuple[str, ...], float]]:
-        """The nodes of each fusion, and its microseconds.
-
-        Raises:
-            UsageError: the options are no such lists.
-
-        """
+        """The nodes of each fusion, and its microseconds."""
         listed = _read(self.ops, [self.ops.split()])
         times = _read(self.us, [self.us])
         try:
@@ -175,12 +166,7 @@ class _Fusing:
         return self.source.kind[task] in BUSY_KINDS
 
     def _ops(self) -> list[int]:
-        """Return the ops of the nodes, in order of issue.
-
-        Raises:
-            UsageError: a node launches nothing.
-
-        """
+        """Return the ops of the nodes, in order of issue."""
         numbers: dict[str, list[int]] = {}
         chosen = frozenset(self.names)
         for number, op in enumerate(self.source.ops):
@@ -193,12 +179,7 @@ class _Fusing:
         return sorted({n for name in self.names for n in numbers[name]})
 
     def _check(self, ops: Sequence[int], device: Sequence[int]) -> None:
-        """Refuse what cannot become one kernel.
-
-        Raises:
-            UsageError: something lies between the ops, or they do more than compute.
-
-        """
+        """Refuse what cannot become one kernel."""
         source = self.source
         what = f"fuse-ops: {_listed(self.names)} cannot be one kernel"
         between = [op for op in range(ops[0], ops[-1]) if op not in ops]
@@ -267,12 +248,7 @@ class _Fusing:
         return "_".join(["fused", *dict.fromkeys(names)])
 
     def _kernels(self, device: Sequence[int]) -> list[tuple[Kernel | None, float]]:
-        """Return the kernels in place of the others, and their seconds if stated.
-
-        Raises:
-            UnsupportedModelError: more than one of them is no loop over elements.
-
-        """
+        """Return the kernels in place of the others, and their seconds if stated."""
         if self.seconds:
             return [(None, self.seconds)]
         source = self.source

@@ -35,12 +35,7 @@ class InputPlaces:
 
     @classmethod
     def of(cls, text: str) -> InputPlaces:
-        """Read `host-pinned,past_*=device`.
-
-        Raises:
-            UsageError: a place is none of `INPUTS`, or two are of the host.
-
-        """
+        """Read `host-pinned,past_*=device`."""
         first, *more = text.split(",")
         named = tuple(
             (part.rpartition("=")[0], part.rpartition("=")[2]) for part in more
@@ -65,12 +60,7 @@ class InputPlaces:
         return next((place for place in places if place != ON_DEVICE), ON_DEVICE)
 
     def check(self, names: Collection[str]) -> None:
-        """Refuse a pattern that fits no input.
-
-        Raises:
-            UsageError: there is such a one.
-
-        """
+        """Refuse a pattern that fits no input."""
         for pattern, place in self.named:
             if not fnmatch.filter(names, pattern):
                 msg = (

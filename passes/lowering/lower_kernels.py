@@ -96,11 +96,6 @@ class LowerKernels(Pass):
         deterministic: Whether gradients of convolutions are summed up in one order
             (`torch.backends.cudnn.deterministic`): no kernel adds to them by atomics.
 
-    Raises:
-        UsageError: `inputs` or `attention` is none of these.
-        UnsupportedModelError: the target has no such kernels.
-        UnboundSymbolError: dimensions have no number; all of them are named.
-
     """
 
     name: ClassVar[str] = "lower-kernels"
@@ -176,12 +171,7 @@ class LowerKernels(Pass):
         return "tf32" if allowed else target.device.fp32_gemms
 
     def settings(self, target: Target | None) -> Settings:
-        """Return the assumptions about PyTorch and a target.
-
-        Raises:
-            UnsupportedModelError: the target has no such kernels.
-
-        """
+        """Return the assumptions about PyTorch and a target."""
         rates: Container[str] = () if target is None else target.device.flops_per_s
         by_cudnn = target is None or target.device.runs_cuda
         settings = Settings(

@@ -125,12 +125,7 @@ class ManySites:
         return np.arange(self.count)
 
     def repeat(self, recipe: Recipe) -> Repeated:
-        """Lower by a recipe at all sizes, as `Recipe.repeat` does at one.
-
-        Raises:
-            PerfcError: a size cannot be lowered.
-
-        """
+        """Lower by a recipe at all sizes, as `Recipe.repeat` does at one."""
         fits = np.ones(self.count, dtype=np.bool_)
         alike = np.zeros(self.count, dtype=np.intp)
         found = Repeated(fits, [[] for _ in recipe.graph.kernels], alike)

@@ -59,10 +59,6 @@ class ConvertDtype(Transform):
             that only they read have the type, what else enters them is cast to it, and
             what leaves them is cast back. All if empty.
 
-    Raises:
-        UsageError: `to` is none of the two, nothing is called *where*, or a graph has a
-            backward pass already: autocast, and a part, come before it.
-
     """
 
     name: ClassVar[str] = "convert-dtype"

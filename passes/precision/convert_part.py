@@ -25,9 +25,6 @@ def convert_part(graph: Graph, low: DType, where: str, known: Container[Value]) 
         where: Pattern of modules, or of nodes.
         known: Values that are Python's numbers, which have no type on the device.
 
-    Raises:
-        UsageError: no module and no node has this name.
-
     """
     part = frozenset(node for node in graph if _lies_in(node, where))
     if not part:

@@ -32,12 +32,7 @@ class Kept:
         )
 
     def dtype_of(self, kind: str, name: str) -> str:
-        """Return the type for what is of a kind.
-
-        Raises:
-            UsageError: such things have no such type.
-
-        """
+        """Return the type for what is of a kind."""
         known = TABLE_TYPES if kind == TABLE else tuple(LINEAR_TYPES)
         if self.dtype not in known:
             msg = (
@@ -52,12 +47,7 @@ _WORDS = {TABLE: "table", LINEAR: "linear layer"}
 
 
 def read_kept(text: str) -> tuple[Kept, ...]:
-    """Read `top.0,top.8:fp16`: a pattern without a type has that of the next one.
-
-    Raises:
-        UsageError: a pattern has no type, or the type is unknown.
-
-    """
+    """Read `top.0,top.8:fp16`: a pattern without a type has that of the next one."""
     found: list[Kept] = []
     waiting: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -80,12 +70,7 @@ def read_kept(text: str) -> tuple[Kept, ...]:
 def check_matched(
     kept: Sequence[Kept], names: Sequence[Sequence[str]], model: str
 ) -> None:
-    """Refuse patterns that match none of the names of anything.
-
-    Raises:
-        UsageError: one does not.
-
-    """
+    """Refuse patterns that match none of the names of anything."""
     for one in kept:
         if any(one.matches(each) for each in names):
             continue

@@ -131,10 +131,6 @@ class Quantize(Transform):
         sum_bits: Width of the integers that a CPU adds products of 8 bits up in: 32, or
             16, which is faster and can overflow.
 
-    Raises:
-        UsageError: a type or an option is unknown, a pattern matches nothing, or a
-            graph has a backward pass.
-
     """
 
     name: ClassVar[str] = "quantize"
@@ -193,12 +189,7 @@ class Quantize(Transform):
             ctx.set(ELEMENTS, rank.ops, known)
 
     def chosen(self, program: Program) -> Mapping[Candidate, str]:
-        """Return the types that tables and layers of a model are to be stored in.
-
-        Raises:
-            UsageError: a pattern matches nothing, or not with this type.
-
-        """
+        """Return the types that tables and layers of a model are to be stored in."""
         found = list(candidates(program))
         check_matched(self.kept, [one.names for one in found], program.name)
         return {one: dtype for one in found if (dtype := self._type_of(one))}

@@ -11,12 +11,7 @@ _BLACKWELL = 10
 
 
 def check_rate(dtype: LinearType, target: Target) -> None:
-    """Refuse a type that a target does not multiply in.
-
-    Raises:
-        UnsupportedModelError: it does not.
-
-    """
+    """Refuse a type that a target does not multiply in."""
     rates = target.device.flops_per_s
     wanted = dtype.rate or "fp16"
     lacks = wanted not in rates

@@ -139,12 +139,7 @@ FALLBACKS: Mapping[str, str] = {"int4": "w4a16"}
 
 
 def table_type(name: str, where: str) -> str:
-    """Return a type of tables, or refuse the name.
-
-    Raises:
-        UsageError: there is none of that name.
-
-    """
+    """Return a type of tables, or refuse the name."""
     if name not in TABLE_TYPES:
         msg = f"{where}: {name!r} is no type of tables; known: {', '.join(TABLE_TYPES)}"
         raise UsageError(msg)
@@ -152,12 +147,7 @@ def table_type(name: str, where: str) -> str:
 
 
 def linear_type(name: str, where: str) -> LinearType:
-    """Return a type of linear layers.
-
-    Raises:
-        UsageError: there is none of that name.
-
-    """
+    """Return a type of linear layers."""
     found = LINEAR_TYPES.get(FALLBACKS.get(name, name))
     if found is None:
         known = ", ".join((*LINEAR_TYPES, *FALLBACKS))

@@ -67,9 +67,6 @@ class TrainFp8(Transform):
             `current`: a kernel before each conversion finds the largest number.
             `block`: a scale for each 32 elements (MXFP8).
 
-    Raises:
-        UsageError: the scaling is none of these, or there is no backward pass.
-
     """
 
     name: ClassVar[str] = "train-fp8"

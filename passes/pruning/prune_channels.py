@@ -36,10 +36,6 @@ class PruneChannels(Transform):
             channels, as far as it has them: libraries take longer for channels that
             do not fill their tiles.
 
-    Raises:
-        UsageError: an option is out of range, a graph has a backward pass already, or
-            it has no channels that may go.
-
     """
 
     name: ClassVar[str] = "prune-channels"

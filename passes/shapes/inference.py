@@ -31,12 +31,7 @@ _MOST = 8192
 
 
 def _one(type_: TensorType) -> TensorType:
-    """Return the object that all equal types are, which is checked.
-
-    Raises:
-        VerifyError: there is no such tensor.
-
-    """
+    """Return the object that all equal types are, which is checked."""
     found = _TYPES.get(type_)
     if found is None:
         if len(_TYPES) >= _MOST:
@@ -90,13 +85,7 @@ class Inference:
             self._check_input(value, value.type)
 
     def infer(self, node: Node) -> None:
-        """Type the results of *node*, whose operands are typed.
-
-        Raises:
-            VerifyError: they break the op's type rule, or contradict what the
-                source declares.
-
-        """
+        """Type the results of *node*, whose operands are typed."""
         try:
             self._infer(node)
         except KeyError as missing:

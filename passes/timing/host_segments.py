@@ -35,10 +35,6 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
     """Seconds of each host task: as stated, else of the profile's call; else NaN.
 
     The launch of a CUDA graph takes more for each task that it issues.
-
-    Raises:
-        PerfcError: a host segment states no time.
-
     """
     return seconds_of(graph, profile, range(len(graph)))
 
@@ -46,12 +42,7 @@ def host_seconds(graph: LaunchGraph, profile: HostProfile) -> list[float]:
 def seconds_of(
     graph: LaunchGraph, profile: HostProfile, tasks: Sequence[int]
 ) -> list[float]:
-    """Return the seconds of some tasks, as `host_seconds` has them.
-
-    Raises:
-        PerfcError: a host segment states no time.
-
-    """
+    """Return the seconds of some tasks, as `host_seconds` has them."""
     calls_s, default_s = profile.calls_s.named_s, profile.calls_s.default_s
     nodes_s = _graph_nodes_s(graph, profile)
     seconds: list[float] = []

@@ -51,10 +51,6 @@ class Overhead(Pass):
     Attributes:
         profile: Name or path of a host profile; empty for the target's.
 
-    Raises:
-        UsageError: the profile is unknown.
-        PerfcError: a given host task states no seconds.
-
     """
 
     name: ClassVar[str] = "overhead"

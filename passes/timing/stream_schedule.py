@@ -31,10 +31,6 @@ class StreamSchedule(Pass):
         high_priority: Streams that go first in that, as `comm`; several with commas
             between.
 
-    Raises:
-        ScheduleError: a task has no duration, or collectives deadlock.
-        UsageError: there are priorities without contention, or of unknown streams.
-
     """
 
     name: ClassVar[str] = "stream-schedule"
@@ -91,12 +87,7 @@ class StreamSchedule(Pass):
         )
 
     def _first(self, timeline: Timeline) -> frozenset[str]:
-        """Return the names of the streams of high priority.
-
-        Raises:
-            UsageError: a rank has no such stream, nor has any other.
-
-        """
+        """Return the names of the streams of high priority."""
         names = [name.strip() for name in self.high_priority.split(",")]
         streams = {
             resource.name

@@ -75,9 +75,6 @@ def task_durations(
         hosted: Launch graph and host times of each rank class.
         costs: Estimate of each class's kernels.
 
-    Raises:
-        ScheduleError: a task has no duration, or one that cannot be.
-
     """
     seconds: list[float] = []
     for launches, cost in zip(hosted, costs, strict=True):

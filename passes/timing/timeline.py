@@ -115,9 +115,6 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
         hosted: Launch graph of each rank class.
         target: Gives the gaps and the launch latency.
 
-    Raises:
-        ScheduleError: collectives wait for each other in a circle.
-
     """
     graphs = tuple(launches.graph for launches in hosted)
     device = target.device
@@ -139,12 +136,7 @@ def link(hosted: Sequence[HostedLaunches], target: Target) -> Timeline:
 
 
 def link_graphs(graphs: tuple[LaunchGraph, ...], constants: TimeConstants) -> Timeline:
-    """Turn launch graphs into predecessor columns, with constants of one's own.
-
-    Raises:
-        ScheduleError: collectives wait for each other in a circle.
-
-    """
+    """Turn launch graphs into predecessor columns, with constants of one's own."""
     ends = list(accumulate(map(len, graphs)))
     offsets = (0, *ends[:-1]) if graphs else ()
     previous: list[int] = []
@@ -284,12 +276,7 @@ def _class_by_class(
 
 
 def _by_demand(timeline: Timeline, groups: dict[str, tuple[int, ...]]) -> list[Stage]:
-    """Order tasks depth first, groups as one node, each after what it waits for.
-
-    Raises:
-        ScheduleError: there is no such order.
-
-    """
+    """Order tasks depth first, groups as one node, each after what it waits for."""
     group_of = {m: members for members in groups.values() for m in members}
     state = bytearray(len(timeline))  # 0 new, 1 being ordered, 2 ordered
     order: list[int] = []

@@ -52,12 +52,6 @@ class AccumulateGradients(Transform):
             keeps sums of its parts.
         divide_loss: Whether the loss is divided, as loops do for the mean over all.
 
-    Raises:
-        UsageError: an option has another value, a graph is no training step, or
-            pipelined.
-        UnsupportedModelError: the model is given as launches, or has loops.
-        BudgetError: all microbatches have too many nodes.
-
     """
 
     name: ClassVar[str] = "accumulate-gradients"

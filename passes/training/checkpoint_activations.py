@@ -42,11 +42,6 @@ class CheckpointActivations(Transform):
             star stands for one part of a path.
         every: Or: so many ops of forward are a segment.
 
-    Raises:
-        UsageError: not exactly one of the two is given; there is no backward pass, or
-            it gathers parameters already; no module fits; or the model is cut into
-            stages already.
-
     """
 
     name: ClassVar[str] = "checkpoint-activations"

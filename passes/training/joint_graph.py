@@ -21,12 +21,7 @@ _PARTS_OF_ROWS = 2
 
 
 def take_gradients(graph: Graph) -> Parameters:
-    """Return the gradients of parameters; the graph returns them no longer.
-
-    Raises:
-        UnsupportedModelError: it returns none, or has used them already.
-
-    """
+    """Return the gradients of parameters; the graph returns them no longer."""
     if has_optimizer(graph):
         msg = f"{graph}: is a training step already, and has its optimizer"
         raise UnsupportedModelError(msg)

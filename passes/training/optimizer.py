@@ -198,13 +198,7 @@ def is_narrow(parameter: Value) -> bool:
 
 
 def check_masters(graph: Graph, found: Parameters) -> None:
-    """Refuse masters of what has none.
-
-    Raises:
-        UsageError: no parameter is of 16 bits.
-        UnsupportedModelError: the gradient of one is sparse.
-
-    """
+    """Refuse masters of what has none."""
     if not any(map(is_narrow, (*found.grads, *found.rows))):
         msg = (
             f"masters=fp32: no trained parameter of {graph} is of 16 bits; give "

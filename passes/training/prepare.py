@@ -206,12 +206,7 @@ def called(node: Node) -> str:
 
 
 def refuse_narrow_weights(graph: Graph) -> None:
-    """Refuse a graph whose weights are quantised: they have no gradients.
-
-    Raises:
-        UsageError: a lookup, or a linear layer, has such a weight.
-
-    """
+    """Refuse a graph whose weights are quantised: they have no gradients."""
     weights = frozenset(graph.parameters)
     for node in graph:
         for value in node.operands if node.op in _OF_WEIGHTS else ():

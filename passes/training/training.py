@@ -114,12 +114,6 @@ class Training(Transform):
             `never`, or `auto`: as the source notes it; if it does not, where the
             optimizer takes them.
 
-    Raises:
-        UsageError: an option has another value, or a table that the optimizer updates
-            is in host memory.
-        UnsupportedModelError: nothing depends on parameters, the source has sparse
-            gradients that the optimizer does not take, or an optimizer already.
-
     """
 
     name: ClassVar[str] = "training"

@@ -36,9 +36,6 @@ class FasterHost(Pass):
     Attributes:
         times: How many times as fast.
 
-    Raises:
-        PerfcError: *times* is not above 0.
-
     """
 
     name: ClassVar[str] = "faster-host"

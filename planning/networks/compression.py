@@ -125,12 +125,7 @@ class Adaptive:
 
 
 def read_compression(text: str) -> Compression:
-    """Read `topk:R[,adaptive][,fp16]`, `fp16` or `int8`.
-
-    Raises:
-        UsageError: it says something else.
-
-    """
+    """Read `topk:R[,adaptive][,fp16]`, `fp16` or `int8`."""
     first, *more = text.split(",")
     kind, _, number = first.partition(":")
     if kind in _VALUE_BYTES and not number and not more:

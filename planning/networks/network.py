@@ -102,12 +102,7 @@ class Network:
 
     @cached_property
     def _ways(self) -> list[list[Link]]:
-        """Return the way between each two nodes: direct, else the widest over others.
-
-        Raises:
-            PerfcError: there is none.
-
-        """
+        """Return the way between each two nodes: direct, or the widest over others."""
         count = len(self.nodes)
         none = Link(0.0, math.inf)
         ways = [
@@ -126,12 +121,7 @@ class Network:
         return self.links.get(names, self.default)
 
     def check(self) -> None:
-        """Refuse nodes that cannot reach each other.
-
-        Raises:
-            PerfcError: there are such nodes.
-
-        """
+        """Refuse nodes that cannot reach each other."""
         for a, first in enumerate(self.nodes):
             for b, second in enumerate(self.nodes):
                 if a != b and not self._ways[a][b].bytes_per_s:
@@ -154,10 +144,6 @@ def read_network(path: str) -> Network:
     rates for pairs that no link names. A link is for both directions, unless another
     names its ends the other way round. A link from a node to itself joins its GPUs;
     without one they have what their sheet says.
-
-    Raises:
-        PerfcError: it is no such file, or the network cannot be.
-
     """
     where = f"network file {path}"
     text = read_text(Path(path), PerfcError, "a network file")

@@ -24,12 +24,7 @@ class _Named(Protocol):
 
 
 def positive(instance: object, field: _Named, value: float) -> None:
-    """Refuse a figure that is not a number above nought.
-
-    Raises:
-        UsageError: it is not.
-
-    """
+    """Refuse a figure that is not a number above nought."""
     if not (math.isfinite(value) and value > 0):
         owner = type(instance).__name__
         msg = f"{owner}: {field.name} is {value}, expected a number above 0"
@@ -37,12 +32,7 @@ def positive(instance: object, field: _Named, value: float) -> None:
 
 
 def one_of(what: str, value: str, known: Iterable[str]) -> None:
-    """Refuse a word that is none of those known.
-
-    Raises:
-        UsageError: it is not.
-
-    """
+    """Refuse a word that is none of those known."""
     names = list(known)
     if value not in names:
         msg = f"{what} {value!r} is none of {', '.join(names)}"
@@ -50,12 +40,7 @@ def one_of(what: str, value: str, known: Iterable[str]) -> None:
 
 
 def check_tables(tables: Sequence[Table]) -> None:
-    """Refuse tables that cannot be: each has rows, columns and a pooling.
-
-    Raises:
-        PerfcError: there are none, one is impossible, or two have the same name.
-
-    """
+    """Refuse tables that cannot be: each has rows, columns and a pooling."""
     if not tables:
         msg = "there are no embedding tables; expected one at least"
         raise PerfcError(msg)
@@ -68,12 +53,7 @@ def check_tables(tables: Sequence[Table]) -> None:
 
 
 def check_table(table: Table) -> None:
-    """Refuse a table that cannot be.
-
-    Raises:
-        PerfcError: a count of it is none, or the pooling is none.
-
-    """
+    """Refuse a table that cannot be."""
     for field in ("rows", "dim", "element_bytes"):
         found = getattr(table, field)
         if not (math.isfinite(found) and found > 0):
@@ -86,12 +66,7 @@ def check_table(table: Table) -> None:
 
 
 def check_placement(table: Table, placement: Placement, world: World) -> None:
-    """Refuse a placement that names ranks which are not there.
-
-    Raises:
-        PerfcError: its kind is unknown, or its places do not belong to *world*.
-
-    """
+    """Refuse a placement that names ranks which are not there."""
     if placement.kind not in _PLACES:
         known = ", ".join(_PLACES)
         msg = f"table {table.name!r}: {placement.kind!r} is none of {known}"
@@ -130,12 +105,7 @@ def _refuse_unless(truth: bool, problem: str) -> None:  # noqa: FBT001 - a test'
 
 
 def check_plan(tables: Sequence[Table], plan: Plan, world: World) -> None:
-    """Refuse a plan that misses a table, or places one that is not there.
-
-    Raises:
-        PerfcError: it does, or a placement is impossible.
-
-    """
+    """Refuse a plan that misses a table, or places one that is not there."""
     check_tables(tables)
     names = {table.name for table in tables}
     if missing := [table.name for table in tables if table.name not in plan]:

@@ -130,9 +130,6 @@ class Tiers:
         cache: Share of the rows that a cache holds, of the tier that has one.
         host_bytes: What tables may take of a rank's host memory.
 
-    Raises:
-        UsageError: a tier is unknown, none is given, or the cache is none.
-
     """
 
     names: tuple[str, ...] = (HBM,)

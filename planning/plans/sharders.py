@@ -49,10 +49,6 @@ def sharder_plan(
     Returns:
         None where a rank has more than it can hold.
 
-    Raises:
-        UsageError: there is no such sharder, or no rank.
-        PerfcError: a table cannot be.
-
     """
     one_of("sharder", name, SHARDERS)
     check_tables(tables)

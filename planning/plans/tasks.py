@@ -119,12 +119,7 @@ class ShardingTask:
     memory_bytes: float
 
     def to_json(self) -> str:
-        """Write it as JSON, `tables` and `batch`, as `perfc shard` reads it.
-
-        Raises:
-            PerfcError: rows of a table are neither fp32 nor fp16.
-
-        """
+        """Write it as JSON, `tables` and `batch`, as `perfc shard` reads it."""
         document = {
             "schema": SCHEMA,
             "name": self.name,
@@ -168,10 +163,6 @@ def generate_tasks(
         memory_bytes: Memory of a rank's device.
         batch: Samples of each rank; Lin et al. take 512 to 4,096.
         seed: Which tasks.
-
-    Raises:
-        UsageError: a number is too small.
-        PerfcError: tables as many as that do not fit in the memory.
 
     """
     sizes = {"ranks": ranks, "batch": batch, "memory_bytes": memory_bytes}
@@ -229,12 +220,7 @@ def _sample(
 
 @functools.cache
 def drawn_tables(year: int) -> tuple[Table, ...]:
-    """Return all tables of a year, which tasks choose from; always the same ones.
-
-    Raises:
-        UsageError: there are no statistics of that year.
-
-    """
+    """Return all tables of a year, which tasks choose from; always the same ones."""
     if year not in DATA_SETS:
         known = ", ".join(str(each) for each in DATA_SETS)
         msg = f"no statistics of tables of {year}; there are those of {known}"

@@ -26,9 +26,6 @@ class WeightCost:
         sharder: Whose weight it is, `lookup_greedy` say: one of `WEIGHTS`.
         world: The ranks.
 
-    Raises:
-        UsageError: there is no such sharder.
-
     """
 
     sharder: str
@@ -44,12 +41,7 @@ class WeightCost:
         return ("weight",)
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return the weight of a whole table.
-
-        Raises:
-            PerfcError: it is not placed whole, or cannot be.
-
-        """
+        """Return the weight of a whole table."""
         check_table(table)
         check_placement(table, placement, self.world)
         if placement.kind != TABLE_WISE:

@@ -66,10 +66,6 @@ class TorchRecCost:
         """Return the shards that *table* adds to the ranks that hold a part of it.
 
         `memory_bytes` are those of the device.
-
-        Raises:
-            PerfcError: the table or the placement cannot be.
-
         """
         known: dict[ShardSize, tuple[tuple[float, ...], float, float]] = {}
         found: list[Shard] = []
@@ -84,12 +80,7 @@ class TorchRecCost:
     def storage(
         self, table: Table, placement: Placement
     ) -> Sequence[tuple[int, Storage]]:
-        """Return of each part of *table* the rank and what it takes in memory.
-
-        Raises:
-            PerfcError: the table or the placement cannot be.
-
-        """
+        """Return of each part of *table* the rank and what it takes in memory."""
         return [
             (rank, self._storage(table, placement, size))
             for rank, size in self._parts(table, placement)

@@ -98,10 +98,6 @@ def sharding_options(
         kinds: How it may be sharded.
         kernels: What may look it up; replicas are always looked up by the usual one.
 
-    Raises:
-        UsageError: a kind is unknown, or a kernel.
-        PerfcError: the table cannot be.
-
     """
     return [
         _priced(table, cost, world, Placement(kind, places, kernel))

@@ -55,9 +55,6 @@ class CacheStats:
         histogram: Lookups by stack distance: a bin for each n-th of the rows, of
             which an LRU cache of at least that many rows serves all.
 
-    Raises:
-        UsageError: there is no bin, or a figure is below nought.
-
     """
 
     lookups: float
@@ -202,9 +199,6 @@ class PerfRules:
             kernel: What looks it up, one of TorchRec's compute kernels.
             dim: Its columns.
             constraints: What else is known of the table.
-
-        Raises:
-            UsageError: the kind is unknown, or the device has no such kernel.
 
         """
         one_of("sharding type", kind, PRICED_TYPES)

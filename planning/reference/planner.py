@@ -62,9 +62,6 @@ class TorchRecPlanner:
         kinds: How tables may be sharded.
         kernels: What may look them up; an empty word is the usual kernel.
 
-    Raises:
-        UsageError: a name is unknown, or the memory none.
-
     """
 
     cost: PlanCost
@@ -85,12 +82,7 @@ class TorchRecPlanner:
             raise UsageError(msg)
 
     def plan(self, tables: Sequence[Table]) -> Planned:
-        """Return the best plan of *tables*.
-
-        Raises:
-            PerfcError: no plan fits, or a table cannot be.
-
-        """
+        """Return the best plan of *tables*."""
         check_tables(tables)
         options = [
             sharding_options(table, self.cost, self.world, self.kinds, self.kernels)

@@ -72,9 +72,6 @@ class StorageRules:
         at_peak: Whether lookups run while the model's memory is at its peak. Where
             it is not, outputs fit below that peak. Counts in a pipeline only.
 
-    Raises:
-        UsageError: an option is unknown.
-
     """
 
     perf: PerfRules
@@ -103,9 +100,6 @@ class StorageRules:
             kernel: What looks it up, one of TorchRec's compute kernels.
             size: Its rows and columns; of `data_parallel` the table's.
             constraints: What else is known of the table.
-
-        Raises:
-            UsageError: the kind is unknown, or the device has no such kernel.
 
         """
         one_of("sharding type", kind, PRICED_TYPES)

@@ -112,9 +112,6 @@ class Topology:
         backward_multiplier: How often the time of forward backward takes.
         weighted_backward_multiplier: How often that, where lookups are weighted.
 
-    Raises:
-        UsageError: there are no whole nodes, or a figure is not above nought.
-
     """
 
     world: World = attrs.field(validator=_whole_nodes)
@@ -147,9 +144,6 @@ class Topology:
             kernel: A compute kernel, as TorchRec spells it.
             load_factor: The part of the rows that a cache keeps on the device.
             prefetch: Whether missing rows are fetched while the batch before runs.
-
-        Raises:
-            UsageError: the device has no such kernel.
 
         """
         known = self._speeds(CACHE_LOAD_FACTOR if load_factor is None else load_factor)

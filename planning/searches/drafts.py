@@ -72,11 +72,6 @@ class Task:
 
         Tables come in the order of their names, and what they add is rounded so that
         sums of it are exact: of plans that are alike a search finds the same one.
-
-        Raises:
-            UsageError: a type is unknown, or none can be used.
-            BudgetError: there are too many tables and ranks.
-
         """
         check_parts(len(tables), world.ranks)
         unknown = [kind for kind in types if kind not in SHARDING_TYPES]
@@ -248,12 +243,7 @@ class Draft:
 
 
 def _choice(options: Sequence[Option], placement: Placement) -> Choice:
-    """Return which option a plan has chosen.
-
-    Raises:
-        UsageError: it is none of those.
-
-    """
+    """Return which option a plan has chosen."""
     tier, cache = placement.tier or HBM, placement.cache
     for number, option in enumerate(options):
         places = placement.places or (0,)

@@ -42,10 +42,6 @@ def read_times(path: str | Path) -> Times:
     Returns:
         Seconds.
 
-    Raises:
-        UsageError: the name ends neither in .parquet nor in .csv.
-        PerfcError: the file cannot be read, or has a plan of a task twice.
-
     """
     found: dict[str, dict[str, float]] = {}
     for row in read_rows(path, SHARDING_TIMES):
@@ -66,9 +62,6 @@ def plan_loads(
         Loads of ranks and resources, float64, shape `(ranks, resources)`; bytes of
         memory of ranks, shape `(ranks,)`.
 
-    Raises:
-        PerfcError: the plan misses a table, or a placement is impossible.
-
     """
     check_plan(tables, plan, world)
     loads = np.zeros((world.ranks, len(cost.resources)))
@@ -83,12 +76,7 @@ def plan_loads(
 def plan_times(
     cost: PlanCost, tables: Sequence[Table], plans: Mapping[str, Plan], world: World
 ) -> dict[str, float]:
-    """Return the seconds of a step under each plan, all priced in one call.
-
-    Raises:
-        PerfcError: there is no plan, or one of them is not of these tables.
-
-    """
+    """Return the seconds of a step under each plan, all priced in one call."""
     if not plans:
         msg = "there are no plans to price; expected one at least"
         raise PerfcError(msg)
@@ -201,9 +189,6 @@ def evaluate(chooser: Times, reference: Times) -> Evaluation:
         chooser: Times by the cost that is judged; tasks and plans that only it knows
             are left out.
         reference: Times by another cost, or as measured.
-
-    Raises:
-        PerfcError: there is no task, *chooser* lacks a plan of one, or a time is none.
 
     """
     if not reference:

@@ -25,12 +25,7 @@ def count_plans(task: Task) -> int:
 
 
 def exhaustive(task: Task) -> Draft | None:
-    """Return the best of all plans; None if none has room.
-
-    Raises:
-        UsageError: there are more than `MOST_PLANS`.
-
-    """
+    """Return the best of all plans; None if none has room."""
     if (count := count_plans(task)) > MOST_PLANS:
         msg = f"{count:,} plans are too many to try all; at most {MOST_PLANS:,}"
         raise UsageError(msg)

@@ -26,9 +26,6 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
         From -1, opposite orders, to 1, the same; None where one ranking ties all, and
         so has no order.
 
-    Raises:
-        PerfcError: they are not of the same length, or a number is none.
-
     """
     if len(first) != len(second):
         msg = f"kendall_tau: {len(first)} numbers against {len(second)}"

@@ -81,9 +81,6 @@ def search(  # noqa: PLR0913 - the public call; all but one have defaults
         say: Told what is being done.
         stop: Asked now and then; when it says so the best plan so far is taken.
 
-    Raises:
-        PerfcError: no plan was found that fits in memory.
-
     """
     ends = time.monotonic() + seconds
 

@@ -105,12 +105,7 @@ class TierSetting:
         return found
 
     def waits(self, demands: Sequence[TierDemand], which: str = MEAN) -> Busy:
-        """Return how long a query waits for each tier but the native one.
-
-        Raises:
-            PerfcError: a tier cannot do the load, or has no latency of that kind.
-
-        """
+        """Return how long a query waits for each tier but the native one."""
         parts = dict[str, float]()
         away = 0.0
         for tier, demand in zip(self.tiers, demands, strict=True):
@@ -187,12 +182,7 @@ class TierSetting:
         return ReadPlan(tier=tier, share=share, within_s=left_s / turns, which=which)
 
     def uses(self, demands: Sequence[TierDemand]) -> list[TierUse]:
-        """Return the use of each tier by one host at its load.
-
-        Raises:
-            PerfcError: a tier cannot do it; the line has the figures.
-
-        """
+        """Return the use of each tier by one host at its load."""
         pairs = zip(self.tiers, demands, strict=True)
         return [tier_models.demand_use(t, d, self.queries_per_s) for t, d in pairs]
 
@@ -206,23 +196,13 @@ class TierSetting:
         return tier.name in {HBM, DRAM} or tier.read_watts is not None
 
     def tier_watts(self, use: TierUse) -> float | None:
-        """Return the watts of a tier beside its host; None of memory that is its part.
-
-        Raises:
-            PerfcError: its sheet has no watts.
-
-        """
+        """Return the watts of a tier beside its host; None for the host's memory."""
         if use.tier.name in {HBM, DRAM}:
             return None
         return use.watts if use.used_bytes else 0.0
 
     def host_watts(self, uses: Sequence[TierUse]) -> float:
-        """Return the watts of a host with the tiers that it uses.
-
-        Raises:
-            PerfcError: the host's, or a tier's, are not known.
-
-        """
+        """Return the watts of a host with the tiers that it uses."""
         if self.service.watts is None:
             msg = "the watts of a host are not known"
             raise PerfcError(msg)
@@ -230,12 +210,7 @@ class TierSetting:
         return self.service.watts + math.fsum(watts or 0.0 for watts in drawn)
 
     def host_usd(self, demands: Sequence[TierDemand]) -> float:
-        """Return the price of the memory that tables take in one host.
-
-        Raises:
-            PerfcError: the price of a tier is not known.
-
-        """
+        """Return the price of the memory that tables take in one host."""
         parts: list[float] = []
         for tier, demand in zip(self.tiers, demands, strict=True):
             if tier.usd_per_byte is None and demand.stored_bytes:

@@ -129,12 +129,7 @@ class LookupOps:
 
     @classmethod
     def of(cls, graph: Graph) -> LookupOps:
-        """Find them.
-
-        Raises:
-            VerifyError: the rank has no tables of its own.
-
-        """
+        """Find them."""
         for node in graph:
             if is_embedding_bag(node) and _is_sharded(node):
                 count = len(node.attributes.records("tables"))

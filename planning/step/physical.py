@@ -141,12 +141,7 @@ class PhysicalCost:
         self._price(parts)
 
     def shards(self, table: Table, placement: Placement) -> Sequence[Shard]:
-        """Return the shards that *table* adds to the ranks that hold a part of it.
-
-        Raises:
-            UsageError: its sharding type, or its compute kernel, has no price here.
-
-        """
+        """Return the shards that *table* adds to the ranks that hold a part of it."""
         kind = placement.kind
         one_of("sharding type", kind, KINDS)
         kernels = tuple(KERNELS.values())

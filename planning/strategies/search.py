@@ -125,10 +125,6 @@ class Search:
         """Price what is given in any case, and what could be best of the others.
 
         An interrupt ends it, not the program: what has been priced stays.
-
-        Raises:
-            BudgetError: there are more than can be priced soon.
-
         """
         found = Findings(self.objective)
         asked = list(_strategies(given, found))

@@ -125,9 +125,6 @@ class Strategy:
         Args:
             gpus_per_node: GPUs of a node of the machine.
 
-        Raises:
-            UsageError: degrees do not fit each other.
-
         """
         found: list[Transform] = []
         shared = self.data != DP and self.replicas > 1

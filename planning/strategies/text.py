@@ -51,10 +51,6 @@ def read_strategy(text: str, space: StrategySpace) -> Iterator[Strategy | Refuse
     if no number is given. `dense=` (or `mlp=`, `blocks=`) may stand in front, `emb=`
     says what is done with tables. One kind without a degree takes all GPUs that are
     left; replicas (`dp`) do if none is.
-
-    Raises:
-        UsageError: it says something else, twice, or is for other ranks.
-
     """
     found = _Reader(text, space)
     for word in text.replace(",", " ").split():
@@ -172,12 +168,7 @@ class _Reader:
         yield from self.space.completed(strategy, given=True, orders=self.orders)
 
     def _filled(self) -> dict[str, int]:
-        """Return all degrees.
-
-        Raises:
-            UsageError: they do not make the ranks.
-
-        """
+        """Return all degrees."""
         degrees = dict(self.degrees)
         if not any(kind in DATA for kind in degrees):
             whole = all(degrees.values())

@@ -102,24 +102,13 @@ def analyze(
 
 
 def report_on(request: Request) -> Report:
-    """Predict what a request asks for.
-
-    Raises:
-        UsageError: the request contradicts itself, or the model that is loaded.
-        PerfcError: the model, the target or the pipeline is at fault.
-
-    """
+    """Predict what a request asks for."""
     run = with_saving(run_of(request))
     return _told(Report(run, run.analysis(request.instruments)))
 
 
 def priced(request: Request, target: Target) -> Report:
-    """Predict what is left of a request once its model is loaded, and perhaps changed.
-
-    Raises:
-        PerfcError: the target has not what the model needs.
-
-    """
+    """Predict the rest of a request, of a model that is loaded or was changed."""
     model: Model = laid_out(request.model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
@@ -134,13 +123,7 @@ def _told(report: Report) -> Report:
 
 
 def run_of(request: Request) -> Run:
-    """Return the run that a request asks for, with its model loaded.
-
-    Raises:
-        UsageError: the request contradicts itself, or the model that is loaded.
-        PerfcError: the model or the target is at fault.
-
-    """
+    """Return the run that a request asks for, with its model loaded."""
     target = _target(request)
     if isinstance(request.model, Model):
         request = _of_loaded(request, request.model)
@@ -162,24 +145,14 @@ def run_of(request: Request) -> Run:
 
 
 def check_run(model: Model, runtime: str, target: Target) -> None:
-    """Refuse what a machine has not.
-
-    Raises:
-        UnsupportedModelError: the model's type, the runtime, or so many ranks.
-
-    """
+    """Refuse what a machine has not."""
     _check_rate(model, target)
     _check_runtime(runtime, target)
     check_world(model.ranks, target)
 
 
 def _of_loaded(request: Request, model: Model) -> Request:
-    """Return a request of a model that is loaded, bound to the sizes asked for.
-
-    Raises:
-        UsageError: it asks for what can only be done on loading.
-
-    """
+    """Return a request of a model that is loaded, bound to the sizes asked for."""
     late: str | None = None
     if request.optimizer is not None or request.mode not in (INFERENCE, model.mode):
         late = f"for {model.mode}; give mode and optimizer"
@@ -242,12 +215,7 @@ def _check_runtime(runtime: str, target: Target) -> None:
 
 
 def check_world(ranks: int, target: Target) -> None:
-    """Refuse more ranks than the machine has GPUs.
-
-    Raises:
-        PerfcError: they do not fit, or leave a node half empty.
-
-    """
+    """Refuse more ranks than the machine has GPUs."""
     if ranks == 1:
         return
     if target.device.synchronous:

@@ -102,13 +102,7 @@ def from_torch(
 
 
 def record_model(request: Request) -> Model:
-    """Record the module of a request, or read the program that was exported from it.
-
-    Raises:
-        UsageError: an option names what there is not.
-        PerfcError: PyTorch is not installed, or the model does not run.
-
-    """
+    """Record the module of a request, or read the program that was exported from it."""
     require_torch()
     from perfc.frontends import torch as frontend
 
@@ -149,12 +143,7 @@ def _recording(request: Request) -> Recording:
 
 
 def _changes(program: Program, request: Request) -> Sequence[Pass]:
-    """Return the passes that make of an exported program what the options ask for.
-
-    Raises:
-        UsageError: an option needs a recording, or names what there is not.
-
-    """
+    """Return the passes that make of an exported program what the options ask for."""
     optimizer, loss = request.optimizer, request.loss
     for option in ("step", "optimizer", "loss"):
         value = getattr(request, option)

@@ -73,10 +73,6 @@ def calibrate_rows(
         unread: Rows of the tables that could not be read, by reason: they are named
             with those that are left out.
 
-    Raises:
-        PerfcError: there is nothing to fit, or rows are of several targets.
-        UsageError: perfc does not know the rows' target.
-
     """
     unread = Counter() if unread is None else unread
     if unread and not rows:

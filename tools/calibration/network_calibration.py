@@ -136,13 +136,7 @@ class _Seen:
 
 
 def calibrate_networks(rows: Sequence[WorkloadMeasurement]) -> NetworkFit:
-    """Fit a profile to whole networks of one machine, those marked `test` left out.
-
-    Raises:
-        PerfcError: the rows are of several targets or of models that perfc has not, or
-            too few.
-
-    """
+    """Fit a profile to whole networks of one machine, those marked `test` left out."""
     names = sorted({row.target for row in rows})
     if len(names) != 1:
         found = f"of {', '.join(names)}" if names else "no rows"
@@ -273,12 +267,7 @@ def _by_family(report: Report) -> Mapping[Family, float]:
 
 
 def _reports(row: WorkloadMeasurement) -> Iterator[Report]:
-    """Predict what a row measured, with each host.
-
-    Raises:
-        PerfcError: perfc has no such model, or the row says what cannot be.
-
-    """
+    """Predict what a row measured, with each host."""
     params = dict(row.params.items())
     prune = params.pop(_PRUNE, 0.0)
     options = ",".join(f"{key}={value}" for key, value in params.items())

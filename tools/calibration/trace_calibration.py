@@ -29,10 +29,6 @@ def calibrate_traces(
         steps: Numbers of the steps to learn from; all if None.
         name: What to call the profile.
 
-    Raises:
-        PerfcError: there is nothing to learn from, a trace lacks a step, or tells of no
-            device: what its ops take may be computing.
-
     """
     check_steps(recorded, steps)
     base = load_profile(_BASE)

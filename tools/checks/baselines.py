@@ -24,9 +24,6 @@ def check_alike(path: Path, report: Report, option: str) -> None:
         report: What is compared with it.
         option: What users update baselines by.
 
-    Raises:
-        PerfcError: it is of another model, mode, batch, type, target or runtime.
-
     """
     found, wanted = _question(_document(path)), _question(report.header)
     other = [key for key in wanted if found[key] != wanted[key]]

@@ -28,12 +28,7 @@ class Beside:
     folder: Path
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields of a request, with the paths of the files that they name.
-
-        Raises:
-            UsageError: the text of a pass is malformed.
-
-        """
+        """Return fields of a request, with the paths of the files that they name."""
         found = dict(given)
         if not self.folder.parts:
             return found

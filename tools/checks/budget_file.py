@@ -67,10 +67,6 @@ def read_budgets(path: Path, *, allow_python: bool) -> list[Budget]:
         allow_python: Whether a model may be a function of Python, which runs with all
             rights of who reads it. Nothing else that a budget names is code.
 
-    Raises:
-        PerfcError: it cannot be read, has none, or one has a key that means nothing, no
-            limit, or a model that would run and may not.
-
     """
     text = read_text(path, PerfcError, "a file of budgets")
     document = parse_toml(text, PerfcError, str(path))
@@ -129,10 +125,6 @@ def budget_of(model: str | os.PathLike[str], said: Mapping[str, object]) -> Budg
     """Return the budget of a model that keywords say, as the keys of a file do.
 
     Paths are relative to the current folder.
-
-    Raises:
-        PerfcError: a keyword means nothing, or none is a limit.
-
     """
     table: dict[str, object] = {
         "model": os.fspath(model),

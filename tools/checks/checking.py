@@ -200,9 +200,6 @@ def check(
         update: Whether reports become the new baselines, and no regression is found.
         option: What users update them by, for errors.
 
-    Raises:
-        PerfcError: a model, a target or a baseline is at fault.
-
     """
     loaded: dict[str, Request] = {}
     reports: list[Report] = []

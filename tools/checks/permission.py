@@ -20,10 +20,6 @@ def allows_python(config: Path, budgets: Path) -> bool:
         config: The file of settings, `perfc.toml`.
         budgets: The file of budgets.
 
-    Raises:
-        PerfcError: it cannot be read, has another key or value, or lies in the checkout
-            that the budgets are of.
-
     """
     if _checkout(config) == _checkout(budgets):
         msg = (

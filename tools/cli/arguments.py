@@ -31,12 +31,7 @@ _DIGITS = len(str(MAX_DIM))
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Read `NAME=VALUE` options.
-
-    Raises:
-        UsageError: one is not of that form, or a name has two values.
-
-    """
+    """Read `NAME=VALUE` options."""
     values: dict[str, str] = {}
     for text in texts:
         key, equals, value = map(str.strip, text.partition("="))
@@ -89,12 +84,7 @@ def counts(
 
 
 def integers(texts: Sequence[str], option: str, least: int = 1) -> dict[str, int]:
-    """Read `NAME=N` options.
-
-    Raises:
-        UsageError: a value is not an integer from *least* to `MAX_DIM`.
-
-    """
+    """Read `NAME=N` options."""
     numbers: dict[str, int] = {}
     for key, text in pairs(texts, option).items():
         digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
@@ -154,12 +144,7 @@ def _type(option: Option) -> click.ParamType[Any] | None:
 
 
 def read_request(model: str, options: Mapping[str, Any]) -> Request:
-    """Return the request that a verb's options make, but for its target.
-
-    Raises:
-        UsageError: a text means nothing, or is given twice.
-
-    """
+    """Return the request that a verb's options make, but for its target."""
     read = {
         name: _READ[name](value) if name in _READ else value
         for name, value in options.items()
@@ -175,7 +160,6 @@ def read_requests(
     """Return a request for each target, or one for that of the preset.
 
     Raises:
-        UsageError: a text means nothing, or the preset is not for a target.
         MissingParameter: nobody names a target.
 
     """
@@ -204,12 +188,7 @@ def _given(read: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _popularities(texts: Sequence[str]) -> dict[str, str]:
-    """Read `TEXT`, `FILE` and `NAME=TEXT`; under "" stands what is said of all tables.
-
-    Raises:
-        UsageError: one says nothing, or a table, or all tables, have two.
-
-    """
+    """Read `TEXT`, `FILE` and `NAME=TEXT`; "" stands for all tables."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -130,12 +130,7 @@ def calibrate(
 def _all_or_none(
     paths: Sequence[Path], what: str, is_such: Callable[[Path], bool]
 ) -> bool:
-    """Whether all files are of a kind that is calibrated by itself.
-
-    Raises:
-        UsageError: some are, and others are not.
-
-    """
+    """Whether all files are of a kind that is calibrated by itself."""
     such = [path for path in paths if is_such(path)]
     if such and len(such) < len(paths):
         msg = (
@@ -174,12 +169,7 @@ def _check_options(
 
 
 def _write(path: Path, profile: str) -> None:
-    """Write a profile that can be read again.
-
-    Raises:
-        PerfcError: what was measured makes none, being far from what can be.
-
-    """
+    """Write a profile that can be read again."""
     if problems := profile_problems(profile):
         msg = (
             f"what was measured makes no profile: {problems[0]}; are its times in "

@@ -113,12 +113,7 @@ def dedup(model: str, **options: Any) -> int:
 
 
 def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
-    """Read what is asked.
-
-    Raises:
-        UsageError: options are missing, or exclude each other.
-
-    """
+    """Read what is asked."""
     from perfc.tools.dedup import DedupQuestion
 
     measure, stays = options["measure"], pairs(options["stay"], "--stay")

@@ -110,12 +110,7 @@ def locality(
 
 
 def _shares(text: str) -> tuple[float, ...]:
-    """Read percentages.
-
-    Raises:
-        UsageError: one is none.
-
-    """
+    """Read percentages."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:

@@ -218,12 +218,7 @@ def _page(result: VerbResult) -> str:
 
 
 def _check_compat(ctx: click.Context) -> None:
-    """Refuse options that the rules of others do not know.
-
-    Raises:
-        UsageError: there is one.
-
-    """
+    """Refuse options that the rules of others do not know."""
     for option in ctx.command.params:
         name = option.name or ""
         source = ctx.get_parameter_source(name)
@@ -261,12 +256,7 @@ def _compat(options: dict[str, Any]) -> MadMaxComparison:
 
 
 def _check_network(ctx: click.Context) -> None:
-    """Refuse options that a network has no use for.
-
-    Raises:
-        UsageError: there is one.
-
-    """
+    """Refuse options that a network has no use for."""
     for option in ctx.command.params:
         name = option.name or ""
         source = ctx.get_parameter_source(name)
@@ -318,10 +308,6 @@ def _fewest(options: dict[str, Any]) -> Comparison:
 
     Numbers of GPUs are those of `--ranks` if it gives several, else powers of two up to
     the one that it gives, or up to `_MOST`.
-
-    Raises:
-        PerfcError: there are none.
-
     """
     within_s = read_seconds("--within", options["within"])
     given = options["ranks"] or (_MOST,)
@@ -358,12 +344,7 @@ def _doubled(most: int) -> list[int]:
 
 
 def read_seconds(option: str, text: str) -> float:
-    """Read a time as `250ms`, `2s`, `1.5min` or `800us`.
-
-    Raises:
-        UsageError: it is none, or not above 0.
-
-    """
+    """Read a time as `250ms`, `2s`, `1.5min` or `800us`."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = _UNITS_S.get(text[len(number) :])
     try:

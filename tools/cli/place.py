@@ -208,12 +208,7 @@ _OF_QUERIES = {
 
 
 def _refuse_step(options: Mapping[str, Any]) -> None:
-    """Refuse options of a training step where queries are asked about.
-
-    Raises:
-        UsageError: there is one.
-
-    """
+    """Refuse options of a training step where queries are asked about."""
     for name, flag in _OF_STEPS.items():
         if options[name] is not None:
             msg = f"{flag} is of a training step behind a cache: give --lookahead, too"

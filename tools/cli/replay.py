@@ -164,12 +164,7 @@ _LEARNT = ("per-op", "global")
 
 
 def _check_host(host: str) -> None:
-    """Refuse a host that is none before traces are read.
-
-    Raises:
-        UsageError: there is no such host.
-
-    """
+    """Refuse a host that is none before traces are read."""
     from perfc.costmodels.sheets import profile_names
 
     names = ("exact", *_LEARNT, *profile_names())

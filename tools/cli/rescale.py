@@ -155,12 +155,7 @@ def rescale(
 
 
 def _check_kind(origin: Target, target: Target) -> None:
-    """Refuse a CPU for a trace of a GPU, and the other way round.
-
-    Raises:
-        UsageError: the target runs other kernels, in another way.
-
-    """
+    """Refuse a CPU for a trace of a GPU, and the other way round."""
     if origin.device.synchronous == target.device.synchronous:
         return
     msg = (
@@ -172,12 +167,7 @@ def _check_kind(origin: Target, target: Target) -> None:
 
 
 def _split(names: tuple[str, ...]) -> list[str]:
-    """Return targets by their names, of which one option may give several.
-
-    Raises:
-        UsageError: there is none between two commas, or one is there twice.
-
-    """
+    """Return targets by their names, of which one option may give several."""
     found = [name.strip() for given in names for name in given.split(",")]
     if not all(found):
         msg = f"--to {','.join(names)}: an empty name"

@@ -143,12 +143,7 @@ def _names(text: str) -> list[str]:
 
 
 def _check_selection(space: Space, options: Mapping[str, Any]) -> None:
-    """Find out before anything is priced whether rows can be selected as asked.
-
-    Raises:
-        UsageError: they cannot.
-
-    """
+    """Find out before anything is priced whether rows can be selected as asked."""
     from perfc.tools.sweeping import INTERVAL, Sweep
 
     first = next(iter(space))

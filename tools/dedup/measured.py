@@ -65,10 +65,6 @@ def measured_stays(
         groups: Groups of features, patterns with `+` between them, whose lists stay
             together; each feature is one of its own if there are none.
 
-    Raises:
-        UsageError: there is no such column, or no feature of a group.
-        PerfcError: the file is damaged, or has no samples or features.
-
     """
     trace = read_session_trace(path, session_key).of_tables(tables)
     known = [table for table in tables if table in trace.lists]

@@ -65,9 +65,6 @@ def dedup(
         question: What is asked.
         say: Told what is being done.
 
-    Raises:
-        PerfcError: the model, the file or the groups are at fault.
-
     """
     asked = question.sharded
     plain = load_request(attrs.evolve(asked, ranks=None, passes=(), mode="inference"))

@@ -298,14 +298,7 @@ def diff(
 def diffs_of(
     base: Source, head: Source, by: str, steps: range | None = None
 ) -> list[Diff]:
-    """Compare reports, or several of each: those of one model and target.
-
-    Raises:
-        UsageError: there are *steps* and no trace.
-        PerfcError: there are not as many of each, one is no report, or two share no
-            op.
-
-    """
+    """Compare reports, or several of each: those of one model and target."""
     with paused_collector():  # thousands of small objects, none in a circle
         return _diffs(base, head, by, steps)
 

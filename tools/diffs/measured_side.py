@@ -60,10 +60,6 @@ def measured_side(path: Path, steps: range | None, ops: Collection[str]) -> Side
         ops: Ops of the prediction, which tell what to call an op of several that are
             in each other.
 
-    Raises:
-        PerfcError: it is no trace, is damaged, has no such steps, or the device did
-            nothing in it.
-
     """
     (recorded,) = read_recorded([path], steps=steps)
     check_steps([recorded], steps)

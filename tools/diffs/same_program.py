@@ -81,9 +81,6 @@ def same_program(base: Side, head: Side, pairs: Sequence[Pair]) -> Iterator[Diag
         head: The other.
         pairs: Their ops, as matched.
 
-    Raises:
-        PerfcError: next to nothing is.
-
     """
     trace, other = (head, base) if head.is_measured else (base, head)
     told: list[tuple[float, float, str, str]] = []

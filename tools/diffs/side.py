@@ -152,12 +152,7 @@ class Side:
 
 
 def read_sides(path: Path) -> list[Side]:
-    """Return the reports of a file, gzipped or not.
-
-    Raises:
-        PerfcError: it cannot be read, or is no report.
-
-    """
+    """Return the reports of a file, gzipped or not."""
     where = str(path)
     what = "a report of `perfc analyze --format json`"
     if is_gzipped(path):
@@ -201,12 +196,7 @@ def is_gzipped(path: Path) -> bool:
 
 
 def sides_of(document: Json, where: str) -> list[Side]:
-    """Return the reports of a document.
-
-    Raises:
-        PerfcError: it is no report of this version, or damaged.
-
-    """
+    """Return the reports of a document."""
     found = _Fields(where, "", document)
     schema = found.text("schema")
     if schema == REPORTS:
@@ -250,12 +240,7 @@ def _side(found: _Fields) -> Side:
 
 
 def _path(found: _Fields, time_us: float) -> dict[tuple[int, str], list[Segment]]:
-    """Return the parts of the critical path, by rank and node.
-
-    Raises:
-        PerfcError: they do not sum to the time.
-
-    """
+    """Return the parts of the critical path, by rank and node."""
     segments: dict[tuple[int, str], list[Segment]] = {}
     for one in found.list("critical_path"):
         key = one.integer("rank"), one.text("node")

@@ -151,11 +151,6 @@ def bind_dimensions(
         wanted: What the user says.
         classified: What `classify_program` said of it, if it was asked already.
 
-    Raises:
-        UnboundSymbolError: symbols are left without a number.
-        PerfcError: the file fixes a number that the user wants otherwise, or
-            has no dimension of that name.
-
     """
     bindings = {**program.bindings, **wanted.dims}
     notes: list[Diagnostic] = []
@@ -205,12 +200,7 @@ def _bind_batch(
 
 
 def _part(batch: int, microbatches: int) -> int:
-    """Return the samples of one of some microbatches.
-
-    Raises:
-        PerfcError: the batch does not divide into them.
-
-    """
+    """Return the samples of one of some microbatches."""
     if batch % microbatches:
         what = (
             "has fewer samples than" if batch < microbatches else "does not divide into"

@@ -44,9 +44,6 @@ class Fronts:
             What is known of it, and the passes that it went through; None for a
             recording, whose transforms come elsewhere.
 
-        Raises:
-            PerfcError: a transform refuses the model.
-
         """
         front, late = loading_parts(transforms)
         known = self.programs.get(tuple(front))
@@ -67,9 +64,6 @@ def transformed(
 
     Returns:
         What is known of it, and the passes that it went through.
-
-    Raises:
-        PerfcError: a transform refuses the program.
 
     """
     passes = inferred(transforms)

@@ -293,13 +293,7 @@ def load(
 
 
 def load_model(request: Request) -> Model:
-    """Load the model of a request.
-
-    Raises:
-        UsageError: nothing has this name, or the request contradicts itself.
-        PerfcError: the model is at fault.
-
-    """
+    """Load the model of a request."""
     loaded: Model = load_request(request).model
     told = (*loaded.program.diagnostics, *request.remarks)
     program = attrs.evolve(loaded.program, diagnostics=told)
@@ -307,13 +301,7 @@ def load_model(request: Request) -> Model:
 
 
 def load_request(request: Request) -> Request:
-    """Return the rest of a request once its model is loaded.
-
-    Raises:
-        UsageError: nothing has this name, or the request contradicts itself.
-        PerfcError: the model is at fault.
-
-    """
+    """Return the rest of a request once its model is loaded."""
     if isinstance(request.model, Model):
         msg = f"{request.model.name} is loaded already; `Model.bind` sets its sizes"
         raise UsageError(msg)
@@ -437,9 +425,6 @@ def prepare(
         source: The file that it was read from, if there is one.
         transforms: Passes that change the graph.
         instruments: Observers of the passes.
-
-    Raises:
-        PerfcError: the model is at fault, or a symbol has no number.
 
     """
     wanted = wanted or Dimensions()

@@ -13,10 +13,6 @@ def narrowed(model: Model, dtype: str) -> Model:
     """Return a copy of a model whose linear layers have one of `NARROW_DTYPES`.
 
     A training step is loaded once more.
-
-    Raises:
-        UsageError: it has been converted before, or cannot be.
-
     """
     if model.mode == TRAINING and model.again is not None:
         return model.again.converted(dtype, model.dims)

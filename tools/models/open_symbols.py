@@ -16,10 +16,6 @@ def input_symbols(model: object) -> frozenset[str] | None:
     Returns:
         Their names; None of what only PyTorch can say them of.
 
-    Raises:
-        UsageError: nothing has this name, or no frontend reads this suffix.
-        PerfcError: the file is at fault.
-
     """
     if isinstance(model, Model):
         program = model.unbound

@@ -38,9 +38,6 @@ def asked_passes(
         request: What is asked for.
         written: The passes of its pipeline that load a model, if that has them.
 
-    Raises:
-        UsageError: a pass or an option is unknown, or options contradict.
-
     """
     texts = sorted(request.popularity.items(), key=lambda item: not item[0])
     popular = [embeddings.SetPopularity(text, table) for table, text in texts]
@@ -62,12 +59,7 @@ def asked_passes(
 
 
 def _accumulated(transforms: Sequence[Pass], count: int | None) -> Sequence[Pass]:
-    """Return *transforms* with the pass that makes a step of *count* microbatches.
-
-    Raises:
-        UsageError: passes say another number, or two of them accumulate.
-
-    """
+    """Return *transforms* with the pass that makes a step of *count* microbatches."""
     said = [p for p in transforms if _microbatches(p)]
     if len(said) > 1:
         names = " and ".join(p.name for p in said)
@@ -102,10 +94,6 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
     """Refuse the passes of a pipeline that lack the step that a request asks for.
 
     A recording has its types and its backward pass without passes.
-
-    Raises:
-        UsageError: it does.
-
     """
     wanted: list[Pass] = [
         *pruning(request.prune),
@@ -151,10 +139,6 @@ def narrowings(dtype: str, mode: str) -> list[Transform]:
     """Return the passes that give linear layers fewer than 16 bits, once converted.
 
     Scales are found as the model runs: nobody has calibrated it.
-
-    Raises:
-        UsageError: gradients have no such type.
-
     """
     if dtype not in NARROW_BASES:
         return []
@@ -179,9 +163,6 @@ def conversions(dtype: str, *, narrow: bool = False) -> list[ConvertDtype]:
     Args:
         dtype: What `--dtype` takes.
         narrow: Whether who asks adds `narrowings`, too.
-
-    Raises:
-        UsageError: the type is narrower than what can be converted to here.
 
     """
     if not dtype or dtype in WIDE_DTYPES:
@@ -214,10 +195,6 @@ def split_passes(
     that share a model have *ranks* where they do not say theirs, and those that
     accumulate gradients *accumulate* microbatches; in a step that is *captured* as a
     CUDA graph bags have fixed lengths.
-
-    Raises:
-        UsageError: a pass or an option is unknown.
-
     """
     requests = [request for text in texts for request in read_pipeline(text)]
     made = made_passes(requests, ranks, accumulate, captured=captured)
@@ -231,12 +208,7 @@ def split_passes(
 
 
 def check_mode(mode: str, optimizer: str | None) -> None:
-    """Refuse a mode that is none, and an optimizer of nothing.
-
-    Raises:
-        UsageError: the mode is unknown, or there is an optimizer without training.
-
-    """
+    """Refuse a mode that is none, and an optimizer of nothing."""
     check_known("mode", mode, MODES)
     if mode == INFERENCE and optimizer is not None:
         msg = f"optimizer {optimizer!r} needs mode training (--mode training)"
@@ -246,13 +218,7 @@ def check_mode(mode: str, optimizer: str | None) -> None:
 def training_passes(
     mode: str, optimizer: str | None, transforms: Sequence[Pass]
 ) -> Sequence[Pass]:
-    """Return *transforms* with the pass that *mode* asks for, set to *optimizer*.
-
-    Raises:
-        UsageError: the mode is unknown, or there is an optimizer without training.
-        PipelineError: passes want to stand before each other.
-
-    """
+    """Return *transforms* with the pass that *mode* asks for, set to *optimizer*."""
     check_mode(mode, optimizer)
     if is_whole(transforms):
         return transforms
@@ -270,11 +236,6 @@ def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[P
     """Return *transforms* with the one that fills *ranks* ranks with replicas.
 
     A `data-parallel` that says nothing of ranks is told how many there are.
-
-    Raises:
-        UsageError: there are fewer than one.
-        PipelineError: passes want to stand before each other.
-
     """
     if is_whole(transforms):
         return transforms
@@ -305,10 +266,6 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
     """Refuse passes that do not go with a backward pass that PyTorch recorded.
 
     They change forward, or run it several times.
-
-    Raises:
-        UsageError: there is one.
-
     """
     if mode == TRAINING and any(is_a(p, "accumulate-gradients") for p in transforms):
         msg = (
@@ -330,12 +287,7 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
 
 
 def check_ranks(wanted: int | None, found: int) -> None:
-    """Refuse passes that run a model on another number of ranks than was asked for.
-
-    Raises:
-        UsageError: they do.
-
-    """
+    """Refuse passes that run a model on another number of ranks than was asked for."""
     if wanted not in (None, found):
         msg = (
             f"{wanted} ranks are asked for (--ranks), but the passes run the model on "

@@ -60,13 +60,7 @@ def is_factory(text: str) -> bool:
 
 
 def read_program(text: str) -> Program:
-    """Read a file with the frontend of its suffix, or build a workload.
-
-    Raises:
-        UsageError: nothing has this name, or no frontend reads this suffix.
-        UnsupportedModelError: the file does not exist or is damaged.
-
-    """
+    """Read a file with the frontend of its suffix, or build a workload."""
     path = Path(text)
     if not text:
         msg = "no model is named"
@@ -93,13 +87,7 @@ def read_program(text: str) -> Program:
 
 
 def _refuse(text: str, path: Path, known: Sequence[str]) -> NoReturn:
-    """Say what to give instead of a name that nothing has, or that is not read.
-
-    Raises:
-        UsageError: no frontend reads it, and it names no workload.
-        UnsupportedModelError: one would, but there is no such file.
-
-    """
+    """Say what to give instead of a name that nothing has, or that is not read."""
     from perfc.frontends import workloads
     from perfc.tools.models import mistaken_model
 
@@ -118,12 +106,7 @@ def is_onnx(model: object) -> TypeGuard[OnnxModel]:
 
 
 def read_onnx(model: OnnxModel) -> Program:
-    """Read an `onnx.ModelProto` as its file would be read.
-
-    Raises:
-        UnsupportedModelError: it is damaged, or too large to be written down.
-
-    """
+    """Read an `onnx.ModelProto` as its file would be read."""
     from perfc.frontends.onnx import OnnxFrontend
 
     return OnnxFrontend().read(cast("Any", model))

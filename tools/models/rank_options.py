@@ -30,9 +30,6 @@ def made_passes(
         captured: Whether the step is captured as a CUDA graph: lookups that do not say
             otherwise have bags of fixed lengths, for which no host has to wait.
 
-    Raises:
-        UsageError: an option is missing, or *ranks* do not say it.
-
     """
     made: list[Pass] = []
     for request in requests:
@@ -57,12 +54,7 @@ def _shares(cls: type[Pass]) -> str:
 
 
 def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> int:
-    """Return how many of *ranks* a pass has.
-
-    Raises:
-        UsageError: another pass does not say its own, or they do not divide.
-
-    """
+    """Return how many of *ranks* a pass has."""
     beside = "batch" if _shares(request.cls) == "layers" else "layers"
     others = [
         other
@@ -94,10 +86,6 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
     """Refuse passes that share one model among other ranks than there are.
 
     Beside stages they are refused in any case, by those who find them there.
-
-    Raises:
-        UsageError: there is one.
-
     """
     if any(is_a(p, "pipeline-parallel") for p in transforms):
         return

@@ -52,12 +52,7 @@ class Rewritten:
 def rewrite(
     program: Program, unbound: Program, transforms: Sequence[Pass]
 ) -> Rewritten:
-    """Run transforms on a copy of a program.
-
-    Raises:
-        PerfcError: one of them refuses it.
-
-    """
+    """Run transforms on a copy of a program."""
     classes = tuple(
         attrs.evolve(rank, ops=None if rank.ops is None else bound_copy(rank.ops, {}))
         for rank in program.classes

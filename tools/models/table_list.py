@@ -140,13 +140,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def read_table_list(text: str) -> TableList:
-    """Read `FILE.json` or `FILE.json:NAME`.
-
-    Raises:
-        UsageError: there is no such file, or it has several lists and none is named.
-        PerfcError: it is not a list of tables.
-
-    """
+    """Read `FILE.json` or `FILE.json:NAME`."""
     path, name = _parts(text)
     if not os.path.lexists(path):
         msg = f"no file {path!r}"

@@ -42,10 +42,6 @@ def read_torch(
         dtype: Of what is recorded.
         dims: Numbers that data decide, of what is recorded.
 
-    Raises:
-        PerfcError: PyTorch is not installed, there is no such function, or what it
-            makes does not run.
-
     """
     require_torch()
     from perfc.frontends import torch as frontend
@@ -70,9 +66,6 @@ def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:
         what: What needs PyTorch: it begins the error.
         extra: `torch` for captures, `measure` for running ops and models.
 
-    Raises:
-        PerfcError: it is not installed, or too old.
-
     """
     if find_spec("torch") is None:
         msg = f"{what} needs PyTorch: pip install 'perfc[{extra}]'"
@@ -88,12 +81,7 @@ def require_torch(what: str = "a PyTorch module", extra: str = "torch") -> None:
 
 
 def start_torch() -> None:
-    """Make sure that there is PyTorch to measure with, and that it stays silent.
-
-    Raises:
-        PerfcError: it is not installed, or too old.
-
-    """
+    """Make sure that there is PyTorch to measure with, and that it stays silent."""
     require_torch("measuring", "measure")
     # 6 is above all levels of Kineto's log, that of its probe points included.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")

@@ -146,12 +146,7 @@ class NetworkPricer:
 
     @property
     def samples(self) -> int:
-        """Samples of a microbatch.
-
-        Raises:
-            UsageError: there is no batch, or it cannot be divided so.
-
-        """
+        """Samples of a microbatch."""
         batch, count = self.question.models.request.batch, self.question.microbatches
         if batch is None:
             msg = "--network needs --batch N, the samples of all GPUs together"
@@ -162,12 +157,7 @@ class NetworkPricer:
         return batch // count
 
     def plans(self) -> list[NetworkPlan]:
-        """Return the best plan first, then what it is compared with.
-
-        Raises:
-            PerfcError: nothing fits in memory, or no step ends in time.
-
-        """
+        """Return the best plan first, then what it is compared with."""
         best = self._best()
         policies = dict.fromkeys((EVEN, *self.question.compare))
         return [*best, *(self._policy(name) for name in policies)]

@@ -68,10 +68,6 @@ def batch(state: State, given: object, want: object) -> Answers:
         given: Columns by name.
         want: Names of what is asked for.
 
-    Raises:
-        UsageError: a column or a wanted name means nothing.
-        PerfcError: as `perfc.analyze` of a configuration does.
-
     """
     columns, wanted = Columns.read(given), _wanted(want)
     asking = _Asking(state, columns)

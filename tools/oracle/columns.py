@@ -58,12 +58,7 @@ class Columns:
 
     @classmethod
     def read(cls, given: object) -> Columns:
-        """Read what a batch is asked about.
-
-        Raises:
-            UsageError: a column means nothing, or is as long as no other.
-
-        """
+        """Read what a batch is asked about."""
         if not isinstance(given, Mapping) or not given:
             msg = (
                 "Oracle.batch: expected a mapping from columns to arrays, as "
@@ -113,12 +108,7 @@ class Columns:
 
 
 def edits_of(setting: Mapping[str, Any]) -> list[edits.Edit]:
-    """Return the edits that lead to a setting.
-
-    Raises:
-        UsageError: a value means nothing.
-
-    """
+    """Return the edits that lead to a setting."""
     made: list[edits.Edit] = []
     fields = {name: value for name, value in setting.items() if "." in name}
     if fields:
@@ -136,12 +126,7 @@ def is_size(name: str) -> bool:
 
 
 def bind_of(setting: Mapping[str, Any]) -> edits.Bind:
-    """Return the edit to the sizes of a setting.
-
-    Raises:
-        UsageError: a value means nothing.
-
-    """
+    """Return the edit to the sizes of a setting."""
     dims = {
         name.removeprefix(DIM): value
         for name, value in setting.items()

@@ -148,11 +148,6 @@ def curve(state: State, name: object, low: object, high: object) -> Curve:
     Sizes in equal ratios are looked at first; between two of different bottlenecks the
     border is found by bisection. So of a bottleneck that two neighbours have, one that
     comes and goes between them is not seen.
-
-    Raises:
-        UsageError: the size is none of the model, or the range is none.
-        PerfcError: as `perfc.analyze` of the model at a size does.
-
     """
     looking = _Looking(state, _named(name))
     first, last = _bound("low", low), _bound("high", high)

@@ -214,12 +214,7 @@ class Target:
     fields: Pairs
 
     def __init__(self, name: str = "", /, **fields: object) -> None:
-        """Set fields by their names in the sheet; other fields stay as they were.
-
-        Raises:
-            UsageError: there is nothing to set, or a value is none of a field.
-
-        """
+        """Set fields by their names in the sheet; other fields stay as they were."""
         if not isinstance(cast("object", name), str):
             msg = f"Target({name!r}): expected the name or the path of a target"
             raise UsageError(msg)

@@ -10,13 +10,7 @@ from perfc.tools.oracle.state import State
 
 
 def explained(state: State, asked: Sequence[edits.Edit]) -> str:
-    """Return how the time under edits is found, in a sentence.
-
-    Raises:
-        UsageError: an edit names what there is not.
-        PerfcError: as `perfc.analyze` of the edited model does.
-
-    """
+    """Return how the time under edits is found, in a sentence."""
     after = state.after(asked)
     before, step = state.setting, after.setting.step
     if after.setting is before:

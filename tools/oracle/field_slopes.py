@@ -44,13 +44,7 @@ _SEEN = 1e-3
 
 
 def slopes_of_fields(solved: Solved) -> Iterator[Slope]:
-    """Yield the slope of each number of the sheet that changes the time.
-
-    Raises:
-        UsageError: the target was given as an object, whose sheet is not known.
-        PerfcError: a cost model is at fault.
-
-    """
+    """Yield the slope of each number of the sheet that changes the time."""
     target = solved.step.run.target
     solved.state.setting.check_source()
     scratch, prices = Memory(), _Prices.of(solved)

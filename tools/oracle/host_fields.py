@@ -90,10 +90,6 @@ class HostFields:
         A constant is taken to follow its field in proportion, or by a constant, which
         is checked on three values. A board whose power is capped draws more the less
         it waits, so its kernels would take longer beside a faster host.
-
-        Raises:
-            UsageError: a value is none of a field.
-
         """
         if not fields:
             return cls({})

@@ -59,12 +59,7 @@ class ManyPrices:
         return found[self.which[noted[0]]]
 
     def note(self, all_noted: Iterable[Noted]) -> None:
-        """Price kernels, those that are many all in one table a target.
-
-        Raises:
-            PerfcError: as pricing does.
-
-        """
+        """Price kernels, those that are many all in one table a target."""
         columns: dict[Hashable, Noted] = {}
         apart: dict[Hashable, Noted] = {}
         single: dict[Kernel, None] = {}

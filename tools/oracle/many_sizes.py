@@ -217,12 +217,7 @@ class ManySizes:
 
     @functools.cached_property
     def _numbers(self) -> Mapping[str, int | Many]:
-        """Numbers of the symbols at all sizes.
-
-        Raises:
-            PerfcError: as `perfc.analyze` of one of the sizes.
-
-        """
+        """Numbers of the symbols at all sizes."""
         model = self.base.run.model
         if not self.sizes:
             return model.program.bindings

@@ -72,13 +72,7 @@ class Memory:
         return type(self), ()
 
     def target(self, name: str, overrides: Mapping[str, str]) -> Target:
-        """Return a target, read once.
-
-        Raises:
-            UsageError: there is none of this name, or a field cannot be set.
-            PerfcError: its sheet is at fault.
-
-        """
+        """Return a target, read once."""
         key = (name, tuple(sorted(overrides.items())))
         return remembered(self.targets, key, lambda: load_target(name, overrides))
 

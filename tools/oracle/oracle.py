@@ -240,12 +240,7 @@ class Oracle:
 
 
 def _checked(asked: tuple[edits.Edit, ...]) -> tuple[edits.Edit, ...]:
-    """Refuse what is no edit.
-
-    Raises:
-        UsageError: something is none.
-
-    """
+    """Refuse what is no edit."""
     for edit in asked:
         if not isinstance(cast("object", edit), edits.EDITS):
             names = ", ".join(kind.__name__ for kind in edits.EDITS)

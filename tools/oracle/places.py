@@ -61,10 +61,6 @@ class Places:
 
         A name is the id of a node, else that of a kernel, else a pattern of modules;
         none of nodes that launch nothing and cost the host nothing.
-
-        Raises:
-            UsageError: nothing has this name.
-
         """
         found = self._known.get(where)
         if found is None:
@@ -72,12 +68,7 @@ class Places:
         return found
 
     def launching(self, where: str) -> list[tuple[int, str]]:
-        """Return rank class and id of the nodes of a name that launch something.
-
-        Raises:
-            UsageError: no node or module has this name, or those launch nothing.
-
-        """
+        """Return rank class and id of the nodes of a name that launch something."""
         found = [key for key, own in self.by_node.items() if own and key[1] == where]
         found = found or [
             key

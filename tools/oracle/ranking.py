@@ -55,10 +55,6 @@ def rank(state: State, candidates: object) -> list[Ranked]:
         state: The step as it stands.
         candidates: Edits, or sequences of edits that are made together.
 
-    Raises:
-        UsageError: there are none, or one is no edit.
-        PerfcError: as `perfc.analyze` of an edited model does.
-
     """
     asked = [*map(_read, _listed(candidates))]
     edited = [_Candidate.of(state.after(one)) for one in asked]

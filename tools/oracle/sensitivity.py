@@ -28,21 +28,12 @@ def sensitivity_of(run: Run, asked: Request) -> Sensitivity:
         run: The run.
         asked: The request that it is of, with its target by name.
 
-    Raises:
-        UsageError: its pipeline does not end with `stream-schedule`.
-        PerfcError: a cost model is at fault.
-
     """
     return sensitivity(State(Setting.of(run, asked)))
 
 
 def sensitivity(state: State) -> Sensitivity:
-    """Return the slopes of a step.
-
-    Raises:
-        PerfcError: a cost model is at fault.
-
-    """
+    """Return the slopes of a step."""
     solved, run = Solved.of(state), state.setting.run
     what = f"{run.model.name} on {run.target.name}, {run.runtime}"
     time_s = solved.ways.time_s

@@ -148,13 +148,7 @@ class Setting:
         return Step.of(self.run, self.memory)
 
     def after(self, edit: Structural) -> Setting:
-        """Return the setting after an edit, which is worked out once.
-
-        Raises:
-            UsageError: the edit names what there is not.
-            PerfcError: as `perfc.analyze` of the edited model does.
-
-        """
+        """Return the setting after an edit, which is worked out once."""
         return remembered(self._after, edit, lambda: self.made(edit))
 
     def keep(self, step: Step) -> None:
@@ -162,13 +156,7 @@ class Setting:
         object.__setattr__(self, "step", step)
 
     def made(self, edit: Structural) -> Setting:
-        """Return the setting after an edit, worked out anew.
-
-        Raises:
-            UsageError: the edit names what there is not.
-            PerfcError: as `perfc.analyze` of the edited model does.
-
-        """
+        """Return the setting after an edit, worked out anew."""
         if isinstance(edit, edits.Bind):
             return self._bound(edit)
         if isinstance(edit, edits.Target):
@@ -199,12 +187,7 @@ class Setting:
         return attrs.evolve(self, run=run, source=source, overrides=overrides, anew="")
 
     def check_source(self) -> None:
-        """Refuse to set fields of a target that cannot be read again.
-
-        Raises:
-            UsageError: it cannot.
-
-        """
+        """Refuse to set fields of a target that cannot be read again."""
         target = self.run.target
         try:
             found = self.memory.target(self.source, self.overrides)
@@ -270,12 +253,7 @@ class Setting:
         return attrs.evolve(self, run=run, anew="")
 
     def _sharded(self, edit: edits.Shard) -> str:
-        """Return the pass that shards tables, those that it sharded before included.
-
-        Raises:
-            UsageError: a plan from a file says how others are sharded.
-
-        """
+        """Return the pass that shards tables, those that it sharded before included."""
         model = self.run.model
         plan = edit.plan
         if edit.table != ALL:
@@ -304,12 +282,7 @@ class Setting:
         return attrs.evolve(self, run=run, anew=why)
 
     def _in_tf32(self, edit: edits.Dtype) -> Setting:
-        """Return the setting whose GEMMs run in TF32, which a process switches on.
-
-        Raises:
-            UsageError: only a part of the model should.
-
-        """
+        """Return the setting whose GEMMs run in TF32, which a process switches on."""
         if edit.where != ALL:
             msg = f"{edit}: TF32 is switched on for all GEMMs: expected where='{ALL}'"
             raise UsageError(msg)
@@ -382,9 +355,6 @@ class Lowered:
             setting: The setting.
             price: Is called with each recipe and the kernels that it has led to, before
                 those are priced, to remember what it knows.
-
-        Raises:
-            PerfcError: as `perfc.analyze` does.
 
         """
         launches, recipes = recipes_of(setting.run)

@@ -84,12 +84,7 @@ class State:
         return self.setting.step.network.ways(self.seconds, self.ends_s)
 
     def report(self) -> Report:
-        """Return the report of the step.
-
-        Raises:
-            PerfcError: a pass refuses the model.
-
-        """
+        """Return the report of the step."""
         return self.setting.step.report(self.stated)
 
     def quick_s(self, edit: edits.Duration) -> float | None:
@@ -144,13 +139,7 @@ class State:
         return network.stretch(between, self.ends_s, self.ways)
 
     def after(self, asked: Sequence[edits.Edit]) -> State:
-        """Return the state after edits, in order.
-
-        Raises:
-            UsageError: an edit names what there is not.
-            PerfcError: as `perfc.analyze` of the edited model does.
-
-        """
+        """Return the state after edits, in order."""
         state = self
         for edit in asked:
             if isinstance(edit, edits.Duration):

@@ -91,13 +91,7 @@ class Step:
 
     @classmethod
     def of(cls, run: Run, memory: Memory) -> Step:
-        """Lower and price a run.
-
-        Raises:
-            UsageError: its pipeline does not end with `stream-schedule`.
-            PerfcError: as `perfc.analyze` does.
-
-        """
+        """Lower and price a run."""
         return cls.priced(run, memory, lowered(run))
 
     @classmethod
@@ -108,9 +102,6 @@ class Step:
             run: The run.
             memory: What was worked out before.
             launches: What `lowered` returned for it.
-
-        Raises:
-            PerfcError: as `perfc.analyze` does.
 
         """
         place, schedule = _schedule_of(run.passes)
@@ -181,9 +172,6 @@ class Step:
         Args:
             stated: Seconds of some tasks, by flat number.
 
-        Raises:
-            PerfcError: a pass refuses the model.
-
         """
         return max(self.shared(stated)[1].end_s, default=0.0)
 
@@ -193,9 +181,6 @@ class Step:
         Args:
             stated: Seconds of some tasks, by flat number.
 
-        Raises:
-            PerfcError: a pass refuses the model.
-
         """
         place, _ = _schedule_of(self.run.passes)
         passes = self._passes(stated)[: place + 1]
@@ -203,12 +188,7 @@ class Step:
         return analysis.get(TIMELINE), analysis.get(SCHEDULE)
 
     def report(self, stated: Mapping[int, float]) -> Report:
-        """Return the report of the step with durations of some tasks set.
-
-        Raises:
-            PerfcError: a pass refuses the model.
-
-        """
+        """Return the report of the step with durations of some tasks set."""
         analysis = attrs.evolve(self.run, passes=self._passes(stated)).analysis()
         return Report(self.run, analysis)
 
@@ -222,13 +202,7 @@ class Step:
 
 
 def lowered(run: Run) -> Analysis:
-    """Return the launches of a run, before anything is priced.
-
-    Raises:
-        UsageError: its pipeline does not end with `stream-schedule`.
-        PerfcError: a pass refuses the model.
-
-    """
+    """Return the launches of a run, before anything is priced."""
     _schedule_of(run.passes)
     return attrs.evolve(run, passes=run.passes[: _first(run)]).ran()
 
@@ -237,10 +211,6 @@ def recipes_of(run: Run) -> tuple[Analysis, list[Recipe]]:
     """Return the launches of a run, and how each of its graphs was lowered.
 
     The first pass is `lower-kernels`, and each rank class has an op graph.
-
-    Raises:
-        PerfcError: a pass refuses the model.
-
     """
     begun = attrs.evolve(run, passes=run.passes[:1]).ran()
     recipes: list[Recipe] = []
@@ -264,12 +234,7 @@ def _remembering(memory: Memory, p: Pass) -> Pass:
 
 
 def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:
-    """Return the pass that solves the schedule, and its place.
-
-    Raises:
-        UsageError: another one does.
-
-    """
+    """Return the pass that solves the schedule, and its place."""
     for place, p in enumerate(passes):
         if SCHEDULE in p.provides and isinstance(p, StreamSchedule):
             return place, p

@@ -48,12 +48,7 @@ class QueriedModel:
 
     @functools.cached_property
     def users(self) -> frozenset[str]:
-        """Tables that are looked up once a query.
-
-        Raises:
-            UsageError: `--users` names one that the model has not.
-
-        """
+        """Tables that are looked up once a query."""
         names = (
             [table.name for table in self._model.tables]
             if self.listed is None

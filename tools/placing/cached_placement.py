@@ -52,9 +52,6 @@ class CacheQuestion:
         servers: Hosts that have the tables.
         policies: Caches to compare with the one that looks ahead.
 
-    Raises:
-        UsageError: a policy is unknown, or a number cannot be.
-
     """
 
     __repr__ = brief
@@ -211,9 +208,6 @@ def look_ahead(
         question: What is asked.
         say: Told what is being done.
 
-    Raises:
-        PerfcError: the model has no tables, or nobody says how fast a NIC is.
-
     """
     asked = attrs.evolve(question.request, mode=TRAINING)
     say("analyzing the step: all rows on trainers")
@@ -250,12 +244,7 @@ def _names(program: Program) -> Sequence[str]:
 
 
 def check_tier(tiers: str | None) -> None:
-    """Refuse tiers in which no cache looks ahead.
-
-    Raises:
-        UsageError: they are not servers.
-
-    """
+    """Refuse tiers in which no cache looks ahead."""
     if tiers not in (None, REMOTE):
         msg = (
             f"--lookahead with --tiers {tiers}: tables behind a cache that looks ahead "

@@ -76,13 +76,7 @@ class PlacedPlan:
         return self.task.native_share(self.places)
 
     def check(self) -> None:
-        """Refuse a placement that cannot be.
-
-        Raises:
-            PerfcError: it is too much for a tier, or later than its target; the line
-                has the figures.
-
-        """
+        """Refuse a placement that cannot be."""
         _ = self.uses
         if self.setting.lateness(self.demands, self.native_share):
             which = self.setting.target
@@ -147,12 +141,7 @@ class PlacedPlan:
 
     @functools.cached_property
     def groups(self) -> list[HostGroup]:
-        """Hosts that serve the fleet's load: those that answer, those that hold tables.
-
-        Raises:
-            PerfcError: watts are not known.
-
-        """
+        """Hosts that serve the fleet's load: answering ones, and those with tables."""
         watts = self.setting.host_watts(self.uses)
         held = self._holding
         groups = [HostGroup(hosts=self.answering, host_watts=watts)]

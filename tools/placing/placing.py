@@ -37,9 +37,6 @@ def place(
         scenario: Where the question is from, if from one.
         say: Told what is being done.
 
-    Raises:
-        PerfcError: tables have no room, or no placement is within the limits.
-
     """
     return _Search(model, scenario, say).placement()
 
@@ -131,12 +128,7 @@ class _Search:
 
 
 def _check_cache(question: Question, task: TierTask) -> None:
-    """Refuse a cache that is in front of nothing.
-
-    Raises:
-        UsageError: tables may lie in the memory of the device and the host alone.
-
-    """
+    """Refuse a cache that is in front of nothing."""
     if question.cache_bytes and not any(task.cached):
         names = ",".join(tier.name for tier in task.setting.tiers)
         msg = (
@@ -147,12 +139,7 @@ def _check_cache(question: Question, task: TierTask) -> None:
 
 
 def _of_one_tier(question: Question, wanted: WantedPlan, site: Site) -> PlacedPlan:
-    """Return the plan of all tables in one tier; of memory in as many hosts as needed.
-
-    Raises:
-        PerfcError: it is a tier besides the host's own memory, and has no room.
-
-    """
+    """Return the plan of all tables in one tier; memory in as many hosts as needed."""
     tier = one_tier(question, wanted.kind)
     if wanted.target:
         tier = attrs.evolve(tier, most_bytes=None, count=None)

@@ -45,12 +45,7 @@ class WantedTier:
 
     @classmethod
     def of(cls, text: str) -> WantedTier:
-        """Read `NAME`, `NAME=SIZE` or `NAME=xCOUNT`.
-
-        Raises:
-            UsageError: it is none of them.
-
-        """
+        """Read `NAME`, `NAME=SIZE` or `NAME=xCOUNT`."""
         name, equals, value = (part.strip() for part in text.partition("="))
         if not name or (equals and not value):
             msg = f"--tiers {text!r}: expected NAME, NAME=SIZE or NAME=xCOUNT"
@@ -67,12 +62,7 @@ class WantedTier:
         return cls(name=name, count=int(digits))
 
     def find(self, target: Target) -> Tier:
-        """Return the tier of a target.
-
-        Raises:
-            UsageError: there is none of that name, or it has less.
-
-        """
+        """Return the tier of a target."""
         tier = attrs.evolve(find_tier(target, self.name), name=self.name)
         if self.count is not None:
             tier = tier.with_count(self.count)
@@ -88,12 +78,7 @@ class WantedTier:
 
 
 def read_tiers(text: str) -> tuple[WantedTier, ...]:
-    """Read a list of tiers.
-
-    Raises:
-        UsageError: one cannot be read, or is named twice.
-
-    """
+    """Read a list of tiers."""
     found = tuple(WantedTier.of(part) for part in text.split(","))
     names = [tier.name for tier in found]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -103,12 +88,7 @@ def read_tiers(text: str) -> tuple[WantedTier, ...]:
 
 
 def read_latency_target(text: str) -> LatencyTarget:
-    """Read `mean=10ms` or `p99=10ms`.
-
-    Raises:
-        UsageError: it is neither.
-
-    """
+    """Read `mean=10ms` or `p99=10ms`."""
     match = _TARGET.fullmatch(text.strip())
     if match is None or match[1] not in {MEAN, P99} or float(match[2]) <= 0:
         msg = f"--sla {text!r}: expected mean=TIME or p99=TIME, as p99=10ms or mean=2s"
@@ -133,12 +113,7 @@ class WantedPlan:
 
     @classmethod
     def of(cls, text: str) -> WantedPlan:
-        """Read `NAME` or `TIER@TARGET`.
-
-        Raises:
-            UsageError: a name is missing, or the target is unknown.
-
-        """
+        """Read `NAME` or `TIER@TARGET`."""
         kind, at, target = (part.strip() for part in text.partition("@"))
         if not kind or (at and not target) or (at and kind in PLANS):
             msg = (
@@ -152,12 +127,7 @@ class WantedPlan:
 
 
 def read_plans(text: str) -> tuple[WantedPlan, ...]:
-    """Read a list of plans, each once; `none` is no plan.
-
-    Raises:
-        UsageError: one cannot be read.
-
-    """
+    """Read a list of plans, each once; `none` is no plan."""
     if text.strip() == "none":
         return ()
     return tuple(dict.fromkeys(WantedPlan.of(part) for part in text.split(",")))
@@ -203,12 +173,7 @@ class Question:
 
 
 def chosen_tables(names: Sequence[str], texts: Sequence[str]) -> frozenset[str]:
-    """Return the tables that are meant by names, ranges as `t0-t60`, and patterns.
-
-    Raises:
-        UsageError: a text means none.
-
-    """
+    """Return the tables that are meant by names, ranges as `t0-t60`, and patterns."""
     found: set[str] = set()
     for text in texts:
         meant = _meant(names, text)

@@ -142,13 +142,7 @@ def near_scenario(text: str) -> str:
 
 
 def read_scenario(text: str) -> Scenario:
-    """Read a scenario that ships with perfc, or a file.
-
-    Raises:
-        UsageError: there is none.
-        PerfcError: the file is no scenario.
-
-    """
+    """Read a scenario that ships with perfc, or a file."""
     path = _FOLDER / f"{text}.toml" if text in scenario_names() else Path(text)
     if not path.is_file():
         known = ", ".join(scenario_names())

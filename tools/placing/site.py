@@ -60,14 +60,7 @@ class Site:
         return DRAM if self.target.device.synchronous else HBM
 
     def task(self, wanted: Sequence[WantedTier]) -> TierTask:
-        """Return the tables and tiers as a search takes them.
-
-        Raises:
-            UsageError: a tier is unknown, or the cache has no tier to be in front of.
-            PerfcError: the cache is larger than its memory, a table fits nowhere, or
-                watts or prices that count are not known.
-
-        """
+        """Return the tables and tiers as a search takes them."""
         found = [tier.find(self.target) for tier in wanted]
         tiers = sorted(found, key=self._slowness)
         cached = [tier.name not in {HBM, DRAM} for tier in tiers]
@@ -116,12 +109,7 @@ class Site:
                 raise PerfcError(msg)
 
     def watts(self, *, required: bool = False) -> float | None:
-        """Return the watts of a host; None where they are not known, nor required.
-
-        Raises:
-            PerfcError: they are required, and the sheet does not say them.
-
-        """
+        """Return the watts of a host; None where they are not known, nor required."""
         power = self.target.node_power
         if power is not None and not required:
             try:
@@ -191,13 +179,7 @@ class Site:
 
 
 def check_room(task: TierTask) -> None:
-    """Refuse tables that have no room.
-
-    Raises:
-        PerfcError: a table fits nowhere, or all of them do not; the line says
-            how much is missing.
-
-    """
+    """Refuse tables that have no room."""
     tiers = task.setting.tiers
     for table in task.tables:
         _check_table(table, tiers)

@@ -18,11 +18,6 @@ def with_preset(
         ran: Passes that a model has been loaded by; None for one that is not loaded.
         loaded_by: The preset that a model has been loaded by.
 
-    Raises:
-        UsageError: there is no such preset, it is for another kind of target, or has
-            options of passes that a loaded model went through without them.
-        PresetError: it cannot be read, or says what means nothing.
-
     """
     if request.preset is None:
         return request

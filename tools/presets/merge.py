@@ -134,12 +134,7 @@ class _Merge:
         return given
 
     def _check_set(self, target: Target | str) -> None:
-        """Refuse fields that the target has not.
-
-        Raises:
-            PresetError: there is one.
-
-        """
+        """Refuse fields that the target has not."""
         own = cast("Mapping[str, str]", self.preset.fields["overrides"])
         if not own or isinstance(target, Target) or not target:
             return

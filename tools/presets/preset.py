@@ -85,14 +85,7 @@ class Preset:
 
 
 def load_preset(name_or_path: str) -> Preset:
-    """Read a preset by its name, or a TOML file by its path.
-
-    Raises:
-        UsageError: no preset has this name.
-        PresetError: it cannot be read, has a key that means nothing, or a value that
-            its option does not take.
-
-    """
+    """Read a preset by its name, or a TOML file by its path."""
     name_or_path = path_text("preset", name_or_path)
     where, document = find_preset(name_or_path)
     folder = PurePath(name_or_path).parent if is_path(name_or_path) else None
@@ -119,12 +112,7 @@ class _Reader:
     folder: PurePath | None
 
     def preset(self) -> Preset:
-        """Read it.
-
-        Raises:
-            UsageError: a key or a value means nothing.
-
-        """
+        """Read it."""
         self._check_keys()
         options = dict(self._options())
         overrides = dict(self._overrides())

@@ -31,10 +31,6 @@ def read_losses(
             no types.
         aliases: Other names of ops, and their own.
 
-    Raises:
-        PerfcError: the file cannot be read, lacks a column or an op, or has an op that
-            is none of these.
-
     """
     found: dict[str, dict[str, float]] = {}
     for line, row in _rows(path):

@@ -61,10 +61,6 @@ def quantize(request: Request, asked: Precision) -> Quantization:
         request: The model, the target, and how it runs.
         asked: The types.
 
-    Raises:
-        UsageError: the request contradicts itself, or a pattern matches nothing.
-        PerfcError: the model, the target or the file of losses is at fault.
-
     """
     if request.mode != INFERENCE:
         msg = (

@@ -39,10 +39,6 @@ class Precision:
         budget: What those may add up to.
         compare: Types that all tables and layers have in other plans.
 
-    Raises:
-        UsageError: a type is unknown, nothing is asked for, or a file of losses and a
-            budget do not come together.
-
     """
 
     embeddings: str = ""
@@ -120,12 +116,7 @@ def rows_on(target: Target) -> str:
 
 
 def check_sums(asked: Precision, target: Target) -> None:
-    """Refuse sums of 16 bits where products of 8 bits are added up in 32 alone.
-
-    Raises:
-        UsageError: they are asked for, and the target is no CPU.
-
-    """
+    """Refuse sums of 16 bits where products of 8 bits are added up in 32 alone."""
     if asked.sum_bits != _SUM_BITS and not target.device.synchronous:
         msg = (
             f"--sum-bits {asked.sum_bits} is for CPUs: {target.name} adds products of "
@@ -135,13 +126,7 @@ def check_sums(asked: Precision, target: Target) -> None:
 
 
 def check_types(asked: Quantize, program: Program, target: Target) -> None:
-    """Refuse types of linear layers that a target does not multiply in.
-
-    Raises:
-        UnsupportedModelError: there is one.
-        UsageError: a pattern of what is kept matches nothing.
-
-    """
+    """Refuse types of linear layers that a target does not multiply in."""
     names = {t for one, t in asked.chosen(program).items() if one.kind == "linear"}
     if asked.linear:
         names.add(FALLBACKS.get(asked.linear, asked.linear))

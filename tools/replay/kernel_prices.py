@@ -110,9 +110,6 @@ def trace_prices(
         tf32_convolutions: Whether convolutions of fp32 use TF32 although no kernel of
             the trace says so.
 
-    Raises:
-        PerfcError: a kernel computes in a mode that the target has not.
-
     """
     with naming(ops, target):
         return _prices(ops, target, tf32_convolutions=tf32_convolutions)
@@ -229,12 +226,7 @@ def _by_facts(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
 
 
 def _by_signature(ops: TraceOps, target: Target) -> Iterator[tuple[int, Price]]:
-    """Yield kernels of which the trace says what was priced: perfc's own.
-
-    Raises:
-        PerfcError: a signature cannot be priced on the target.
-
-    """
+    """Yield kernels of which the trace says what was priced: perfc's own."""
     modes = target.device.flops_per_s
     kernels = {
         task: attrs.evolve(signature, math="fp32")

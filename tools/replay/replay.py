@@ -134,10 +134,6 @@ def replay_joint(
         kernels: Durations to use instead of measured ones, one mapping a rank.
         contention: Whether kernels wait for those of other streams that leave no room.
 
-    Raises:
-        TraceError: the ranks do not run the same collectives.
-        ScheduleError: collectives wait for each other.
-
     """
     instead = kernels or [_AS_MEASURED] * len(ranks)
     aligned = align_collectives(ranks).ranks

@@ -135,12 +135,7 @@ class Rescaling:
     same_host: bool = False
 
     def to(self, target: Target) -> Rescaled:
-        """Return the trace on *target*.
-
-        Raises:
-            PerfcError: a kernel computes in a mode that the target has not.
-
-        """
+        """Return the trace on *target*."""
         there, typical = self._priced(target)
         scaled = dict(self._scaled(there, typical))
         expected = self._run(target, _moved(scaled, 0.0))

@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
-    """Refuse steps that a trace does not have.
-
-    Raises:
-        PerfcError: a trace does not have one of them.
-
-    """
+    """Refuse steps that a trace does not have."""
     if steps is None:
         return
     for one in recorded:
@@ -25,12 +20,7 @@ def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
 
 
 def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
-    """Refuse steps that are not among those of a trace.
-
-    Raises:
-        PerfcError: one of them is not.
-
-    """
+    """Refuse steps that are not among those of a trace."""
     if _has(numbers, steps):
         return
     own = f"it has {_span(numbers)}" if numbers else "none can be told"

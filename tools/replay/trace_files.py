@@ -37,12 +37,6 @@ def read_recorded(
             next to them are kept; ranks and execution traces are matched whole.
         max_events: How many events to hold at most, of all traces; None for all.
 
-    Raises:
-        TraceError: a file is no trace, there are no times for an execution trace, or
-            the traces have too many events.
-        PerfcError: nothing was launched or waited for in one, or it has not all of the
-            steps.
-
     """
     executions = [path for path in files if is_execution_trace(path)]
     kineto = [path for path in files if path not in executions]
@@ -81,10 +75,6 @@ def read_traces(
         steps: Steps that are asked for: only they and the steps next to them are kept.
         max_events: How many events to hold at most, of all traces; None for all.
         whole: Whether everything is kept, whatever the steps.
-
-    Raises:
-        TraceError: a file is no trace, or there are too many events.
-        PerfcError: a trace has not all of the steps.
 
     """
     found: list[Trace] = []

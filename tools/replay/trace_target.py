@@ -15,10 +15,6 @@ def target_of_trace(recorded: Recorded, named: str | None, option: str) -> Targe
         named: What the user gave, None for nothing.
         option: The option that it is given with.
 
-    Raises:
-        PerfcError: the device is none that perfc has a target for.
-        UsageError: there is no target of that name.
-
     """
     if named is not None:
         return load_target(named)

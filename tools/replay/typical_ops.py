@@ -87,9 +87,6 @@ def typical_ratios(
         tf32_convolutions: Whether convolutions of fp32 use TF32 there although no
             kernel of the trace says so.
 
-    Raises:
-        PerfcError: a kernel computes in a mode that the target has not.
-
     """
     names = {task: work.name for task, work in ops.recorded.works.items()}
     asked: dict[tuple[Kind, DType], list[OpLaunches]] = {}

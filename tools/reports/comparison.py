@@ -217,9 +217,6 @@ def sort_key(text: str) -> tuple[str, bool]:
     Returns:
         The key, and whether its largest number comes first.
 
-    Raises:
-        UsageError: it is no such key.
-
     """
     key = text.removeprefix("-")
     check_known("--sort", key, SORTED)

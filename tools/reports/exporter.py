@@ -37,27 +37,14 @@ class Exporter(abc.ABC):
             reports: At least one; several only where `holds_several`.
             path: The file it is for; never None where `needs_file`.
 
-        Raises:
-            PerfcError: the format cannot hold these reports.
-
         """
 
     def split(self, report: Report) -> Iterator[tuple[str, str | bytes]]:
-        """Return the names of files and what is in them; only where `splits`.
-
-        Raises:
-            PerfcError: the format cannot hold this report.
-
-        """
+        """Return the names of files and what is in them; only where `splits`."""
         raise NotImplementedError
 
     def write_split(self, report: Report, folder: Path) -> None:
-        """Write the files of a report into *folder*, over files of the same names.
-
-        Raises:
-            PerfcError: the format cannot hold this report, or a file cannot be written.
-
-        """
+        """Write the files of a report into *folder*, over files of the same names."""
         from perfc.ir.support import write_file
 
         for name, document in self.split(report):
@@ -90,11 +77,6 @@ def find_exporter(
         reports: How many reports there are.
         path: The file that the document is for; None for none.
         instead: What to give to have one report.
-
-    Raises:
-        UsageError: no exporter has this name, or it cannot take so many reports,
-            or needs a file, or gets a folder.
-        PerfcError: the plugin of this name cannot be used.
 
     """
     found = load_plugin(EXPORTERS, name)

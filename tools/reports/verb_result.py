@@ -63,12 +63,7 @@ class VerbResult(abc.ABC):
         return {"schema": self.schema, "diagnostics": remarks}
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """Return the document as JSON text, and write it to *path* if given.
-
-        Raises:
-            PerfcError: the file cannot be written; nothing is left behind.
-
-        """
+        """Return the document as JSON text, and write it to *path* if given."""
         text = format_json({**self._head(), **self._document()})
         if path is not None:
             support.write_file(Path(path_text("path", path)), text)

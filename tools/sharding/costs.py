@@ -19,12 +19,7 @@ CostFactory: TypeAlias = Callable[[ShardModel, Sequence[str], Tiers], PlanCost]
 
 
 def _physical(model: ShardModel, types: Sequence[str], tiers: Tiers) -> PlanCost:
-    """Return perfc's own cost.
-
-    Raises:
-        UsageError: the optimizer updates whole tables, not the rows of a batch.
-
-    """
+    """Return perfc's own cost."""
     name = model.request.optimizer
     if name is not None and name not in OPTIMIZER_STATES:
         msg = (

@@ -63,12 +63,7 @@ class _Popularity(Transform):
     name = "popularity"
 
     def run(self, program: Program, ctx: PassContext) -> Program:
-        """Change the records of tables, in place.
-
-        Raises:
-            UsageError: the model has no such table.
-
-        """
+        """Change the records of tables, in place."""
         graph, texts = forward_graph_of(program, "shard"), dict(self.texts)
         bags = Bags.of(graph)
         names = [table.name for table in bags.tables]
@@ -128,12 +123,7 @@ class ShardModel:
 
     @functools.cached_property
     def bags(self) -> Bags:
-        """Its lookups.
-
-        Raises:
-            UnsupportedModelError: it has none, or they cannot be sharded.
-
-        """
+        """Its lookups."""
         return Bags.of(forward_graph_of(self.forward.program, "shard"))
 
     @functools.cached_property

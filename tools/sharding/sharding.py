@@ -34,9 +34,6 @@ def shard(
         say: Told what is being done.
         stop: Whether to take the best plan so far.
 
-    Raises:
-        PerfcError: no plan fits, or a given one does not.
-
     """
     say(f"{len(model.tables)} tables: pricing their parts")
     given = {p.kind for plan in request.given.values() for p in plan.values()}
@@ -82,12 +79,7 @@ def shard(
 
 
 def _room_bytes(target: Target, dense_bytes: float) -> float:
-    """Return the bytes that a rank has for tables.
-
-    Raises:
-        PerfcError: it has none.
-
-    """
+    """Return the bytes that a rank has for tables."""
     usable_bytes = target.device.memory.usable_bytes
     if dense_bytes < usable_bytes:
         return usable_bytes - dense_bytes
@@ -155,12 +147,7 @@ def _given(
 
 
 def _check_fits(plan: RankedPlan) -> None:
-    """Refuse a given plan that exceeds the memory of a rank.
-
-    Raises:
-        PerfcError: it does; the rank, and by how much, are named.
-
-    """
+    """Refuse a given plan that exceeds the memory of a rank."""
     if plan.fits:
         return
     excess = plan.used_bytes - plan.room_bytes

@@ -54,13 +54,7 @@ class StrategyModels:
 
     @classmethod
     def read(cls, request: Request) -> StrategyModels:
-        """Read what a user names.
-
-        Raises:
-            UsageError: strategies, or the mode, say what one of the passes says.
-            PerfcError: there is no such model, or it is one of several ranks already.
-
-        """
+        """Read what a user names."""
         mode, optimizer, model = request.mode, request.optimizer, request.model
         check_mode(mode, optimizer)
         extras, others = split_passes(request.passes)
@@ -112,9 +106,6 @@ class StrategyModels:
             batch: Samples of a replica; None for what the model fixes.
             ranks: GPUs in all; None for one replica, without what replicas do together.
 
-        Raises:
-            PerfcError: a pass refuses it, or a dimension has no number.
-
         """
         program, asked = self._copy(), self.request
         converts = conversions(asked.dtype)
@@ -138,9 +129,6 @@ class StrategyModels:
 
         Args:
             batch: Samples of all GPUs together, if that is known.
-
-        Raises:
-            PerfcError: a dimension has no number, or the batch does not fit.
 
         """
         try:
@@ -180,12 +168,7 @@ class StrategyModels:
 
 
 def _check_extras(extras: Sequence[Pass], mode: str) -> None:
-    """Refuse passes that strategies are made of, or that the mode has not.
-
-    Raises:
-        UsageError: there is one.
-
-    """
+    """Refuse passes that strategies are made of, or that the mode has not."""
     for p in extras:
         if isinstance(p, _OF_STRATEGIES):
             msg = f"--pass {p.name}: --strategy says that, as --strategy 'fsdp tp:2'"

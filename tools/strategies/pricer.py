@@ -88,32 +88,17 @@ class Pricer:
         return self.target.once(assumed_system).gpus_per_node
 
     def load(self, strategy: Strategy) -> Model:
-        """Return the model as a strategy spreads it.
-
-        Raises:
-            PerfcError: the passes refuse to.
-
-        """
+        """Return the model as a strategy spreads it."""
         transforms = strategy.passes(self.gpus_per_node)
         batch = None if self.fixed else self.samples(strategy)
         return self.models.load(transforms, batch, strategy.ranks)
 
     def report(self, strategy: Strategy) -> Report:
-        """Return the report of a strategy.
-
-        Raises:
-            PerfcError: the passes refuse it.
-
-        """
+        """Return the report of a strategy."""
         return self._report(self.load(strategy))
 
     def price(self, strategy: Strategy) -> StrategyPrice:
-        """Return the price of a strategy.
-
-        Raises:
-            PerfcError: the passes refuse it.
-
-        """
+        """Return the price of a strategy."""
         report = self.report(strategy)
         totals, results = report.summary, report.results
         low_us, high_us = report.interval_us
@@ -142,10 +127,6 @@ class Pricer:
         """Return the bound of a strategy: what its kernels and hosts do alone.
 
         Nothing is known of sharded tables.
-
-        Raises:
-            PerfcError: the layers cannot be shared so.
-
         """
         own = self.samples(strategy)
         samples = own * strategy.replicas
@@ -193,12 +174,7 @@ class Pricer:
         return attrs.evolve(part, layers_s=layers_s(report.results))
 
     def _one(self, tensor: int, samples: int) -> Model:
-        """Return one replica, loaded once.
-
-        Raises:
-            PerfcError: the layers cannot be shared so; the same each time.
-
-        """
+        """Return one replica, loaded once."""
         if tensor not in self._loaded:
             transforms = Strategy(replicas=1, tensor=tensor).passes(self.gpus_per_node)
             batch = None if self.fixed else samples

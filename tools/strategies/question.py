@@ -62,13 +62,7 @@ class Question:
         return self.models.request
 
     def check(self) -> None:
-        """Refuse what no strategy could answer.
-
-        Raises:
-            PerfcError: it asks for prices of GPUs that it does not give, or for ranks
-                that the machine has not.
-
-        """
+        """Refuse what no strategy could answer."""
         if self.objective.name == PRICE and self.usd_per_hour is None:
             msg = (
                 f"--objective price needs --price USD, what an hour of one GPU costs: "

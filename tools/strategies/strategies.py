@@ -28,9 +28,6 @@ def compare(question: Question) -> Comparison:
     Args:
         question: What is asked.
 
-    Raises:
-        PerfcError: the question or the model is at fault, or no strategy works.
-
     """
     question.check()
     alone, fixed = question.models.alone(question.request.batch)
@@ -84,12 +81,7 @@ def _has_tables(program: Program) -> bool:
 
 
 def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refused]:
-    """Return the strategies of a text, for the numbers of GPUs that it is for.
-
-    Raises:
-        UsageError: it is for none of them.
-
-    """
+    """Return the strategies of a text, for the numbers of GPUs that it is for."""
     found: list[Strategy | Refused] = []
     errors: list[UsageError] = []
     for space in spaces:
@@ -103,12 +95,7 @@ def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refuse
 
 
 def _check_found(found: Findings) -> None:
-    """Raise why there is nothing to show.
-
-    Raises:
-        PerfcError: no strategy can be priced.
-
-    """
+    """Raise why there is nothing to show."""
     if found.priced or found.left or not found.refused:
         return
     if found.errors:

@@ -105,22 +105,12 @@ class Names:
 
     @classmethod
     def of(cls, request: Request, targets: Sequence[Target | str]) -> Names:
-        """Return the names that may be varied of a request's model.
-
-        Raises:
-            PerfcError: the model cannot be read.
-
-        """
+        """Return the names that may be varied of a request's model."""
         model = request.model
         return cls(request, targets, input_symbols(model), workload_of(model))
 
     def axis(self, varied: Varied) -> Axis:
-        """Return the axis of a name, with its values checked.
-
-        Raises:
-            UsageError: nothing has this name, or a value means nothing to it.
-
-        """
+        """Return the axis of a name, with its values checked."""
         role, name = self._found(varied.name)
         try:
             values = tuple(self._read(role)(name, value) for value in varied.values)
@@ -131,12 +121,7 @@ class Names:
         return Axis(varied.name, role, name, values, kind)
 
     def _found(self, name: str) -> tuple[Role, str]:
-        """Return the role of a name, and its name among those.
-
-        Raises:
-            UsageError: nothing has this name.
-
-        """
+        """Return the role of a name, and its name among those."""
         if name.startswith(_DIM):
             return Role.DIM, name.removeprefix(_DIM)
         parameters = frozenset(self.workload.parameters if self.workload else ())
@@ -246,9 +231,6 @@ def place_pass(text: str) -> str:
     Args:
         text: A tier, or one with options of the pass: `uvm-caching{cache=0.1}`.
 
-    Raises:
-        UsageError: it is none.
-
     """
     tier, brace, options = text.partition("{")
     more = f",{options}" if brace else "}"
@@ -258,12 +240,7 @@ def place_pass(text: str) -> str:
 
 
 def structure_of(model: object, parameters: Mapping[str, Value]) -> object:
-    """Return a model's text with parameters of its workload set.
-
-    Raises:
-        UsageError: a parameter cannot have its value.
-
-    """
+    """Return a model's text with parameters of its workload set."""
     workload = workload_of(model)
     if workload is None or not parameters:
         return model

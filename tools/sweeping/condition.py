@@ -50,13 +50,7 @@ _MEMBER: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 def read_condition(text: str, columns: Sequence[str]) -> Condition:
-    """Read a condition on rows with some columns.
-
-    Raises:
-        UsageError: it is none, or names a column that there is not. A condition itself
-            raises it where it compares a text with a number.
-
-    """
+    """Read a condition on rows with some columns."""
     try:
         tree = _parsed(text.strip())
         term = _Reader(columns).term(tree.body, _DEEPEST)

@@ -41,12 +41,7 @@ class DaskExecutor(Executor):
 
     @classmethod
     def of(cls, address: str) -> DaskExecutor:
-        """Return the executor of a scheduler.
-
-        Raises:
-            PerfcError: Dask is not installed.
-
-        """
+        """Return the executor of a scheduler."""
         try:
             return cls(address, importlib.import_module("distributed"))
         except ImportError:
@@ -59,12 +54,7 @@ class DaskExecutor(Executor):
         return 64
 
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield the findings of each part, as they come.
-
-        Raises:
-            PerfcError: there is no scheduler, it goes, or workers cannot price.
-
-        """
+        """Yield the findings of each part, as they come."""
         with _quiet(), self._client() as client:
             futures = [client.submit(price, space, part, pure=False) for part in parts]
             done = self.distributed.as_completed(futures, loop=client.loop)
@@ -90,12 +80,7 @@ class DaskExecutor(Executor):
             client.close(timeout=1)
 
     def _result(self, future: Any) -> Priced:  # noqa: ANN401 - Dask has no types
-        """Return the findings of a part.
-
-        Raises:
-            PerfcError: the scheduler or the workers are gone, or the part itself fails.
-
-        """
+        """Return the findings of a part."""
         if future.status in {"cancelled", "lost"}:
             msg = f"the Dask scheduler at {self.address} is gone"
             raise PerfcError(msg)

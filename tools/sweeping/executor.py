@@ -21,9 +21,4 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield the findings of each part, as they come.
-
-        Raises:
-            PerfcError: workers cannot price, or are gone.
-
-        """
+        """Yield the findings of each part, as they come."""

@@ -16,13 +16,7 @@ _DASK = re.compile(r"dask://(\S+:\d{1,5})")
 
 
 def find_executor(text: str) -> Executor:
-    """Return the executor of `local`, `local:N` or `dask://HOST:PORT`.
-
-    Raises:
-        UsageError: it is none of them.
-        PerfcError: Dask is not installed.
-
-    """
+    """Return the executor of `local`, `local:N` or `dask://HOST:PORT`."""
     if local := _LOCAL.fullmatch(text):
         count = int(local[1]) if local[1] else processors()
         if 1 <= count <= _MOST:

@@ -56,12 +56,7 @@ class LocalExecutor(Executor):
         return self.count
 
     def run(self, space: Space, parts: Sequence[Part]) -> Iterator[Priced]:
-        """Yield the findings of each part, as they come.
-
-        Raises:
-            PerfcError: processes end without having priced anything.
-
-        """
+        """Yield the findings of each part, as they come."""
         if self.count == 1 or sum(map(len, parts)) <= _FEW:
             yield from (price(space, part) for part in parts)
             return

@@ -55,13 +55,7 @@ class Priced:
 
 
 def price(space: Space, configurations: Sequence[Configuration]) -> Priced:
-    """Price some configurations, in this process.
-
-    Raises:
-        PerfcError: this process is none that could: it has another version of perfc,
-            lacks the model's file or a plugin.
-
-    """
+    """Price some configurations, in this process."""
     pricer = _pricer(space)
     rows: dict[int, Row] = {}
     remarks: dict[tuple[str, str], Diagnostic] = {}
@@ -233,12 +227,7 @@ class _Pricer:
         return self._request, cast("Model", self._bound)
 
     def target(self, one: Configuration) -> Target:
-        """Return the target of a configuration.
-
-        Raises:
-            PerfcError: it cannot be.
-
-        """
+        """Return the target of a configuration."""
         named = self.space.targets[one.target]
         if isinstance(named, Target):
             return named

@@ -53,12 +53,7 @@ class _Rows(Schema[Row]):
         return self.swept
 
     def require_columns(self, found: Sequence[str]) -> None:
-        """Make sure that every column is there: all are written.
-
-        Raises:
-            MeasurementError: one is missing.
-
-        """
+        """Make sure that every column is there: all are written."""
         missing = [c.name for c in self.columns if c.name not in found]
         if missing:
             msg = f"no column {', '.join(missing)}"
@@ -80,11 +75,6 @@ class ResultFile:
         path: The file: a table (`.csv`, `.parquet`) or a document (`.json`, `.html`).
         space: What is swept.
         rows: Those that are there.
-
-    Raises:
-        UsageError: the name says no format, there are rows already and nobody asked to
-            go on, or they are of another sweep.
-        PerfcError: a file cannot be read or written.
 
     """
 
@@ -130,23 +120,13 @@ class ResultFile:
         return cls(path, space, _without_sweep(writer.rows), writer)
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Keep some rows: from now on, no kill loses them.
-
-        Raises:
-            PerfcError: the disk is full, or the folder cannot be written.
-
-        """
+        """Keep some rows: from now on, no kill loses them."""
         added = list(rows)
         self._writer.append(_with_sweep(self.space, added))
         self.rows += added
 
     def finish(self, document: Document) -> None:
-        """Write the file; of a format of its own, *document* writes the rows.
-
-        Raises:
-            PerfcError: it cannot be written; the rows stay beside it.
-
-        """
+        """Write the file; of a format of its own, *document* writes the rows."""
         self._writer.flush()
         kept, rows = self._writer.path, _without_sweep(self._writer.rows)
         if rows and kept != self.path:
@@ -168,13 +148,7 @@ def _without_sweep(rows: Iterable[Row]) -> list[Row]:
 
 
 def _document_rows(path: Path, space: Space, schema: _Rows) -> list[Row]:
-    """Return the rows of a document, with the sweep that it is of.
-
-    Raises:
-        DocumentError: it is none of a sweep.
-        MeasurementError: a row is none.
-
-    """
+    """Return the rows of a document, with the sweep that it is of."""
     text = read_text(path, DocumentError, "the result of a sweep")
     if path.suffix == ".html":
         text = text.partition(_MARK)[2].partition(_END)[0]

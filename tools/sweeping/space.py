@@ -133,14 +133,7 @@ class Space:
         metrics: Sequence[str] = USUAL,
         plugins: Sequence[str] = (),
     ) -> Space:
-        """Return a space, everything named in it found.
-
-        Raises:
-            UsageError: a target, a metric or a varied name is unknown or given twice,
-                or a value means nothing.
-            PerfcError: the model or a sheet is at fault.
-
-        """
+        """Return a space, everything named in it found."""
         found = [_loaded(target, request.overrides) for target in targets]
         names = [target.name for target in found]
         _refuse_twice("target", names)
@@ -227,12 +220,7 @@ class Space:
         return [(axis, value) for axis, value in pairs if axis.role is role]
 
     def request_of(self, one: Configuration) -> Request:
-        """Return the request of a configuration, but for its target.
-
-        Raises:
-            UsageError: parameters of a workload contradict.
-
-        """
+        """Return the request of a configuration, but for its target."""
         base = self.request
         fields: dict[str, Any] = {
             axis.name: value for axis, value in self._set(one, Role.SETTING)

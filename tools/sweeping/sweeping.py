@@ -283,11 +283,6 @@ def run_sweep(
     """Price the configurations of a space that have no row yet.
 
     What has come is written where the sweep ends, also where it is interrupted.
-
-    Raises:
-        UsageError: *output* has the rows of another sweep.
-        PerfcError: a file cannot be written, or the workers are gone.
-
     """
     if output is None:
         return _priced(space, executor, None, progress)

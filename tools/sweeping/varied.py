@@ -50,10 +50,6 @@ def read_varied(text: str) -> Varied:
     `lo:hi:step` and `lo:hi:xFACTOR` begin at `lo` and end at `hi` at the latest.
     Values of a range whose ends are whole numbers are rounded to whole numbers, unless
     its step is none.
-
-    Raises:
-        UsageError: it is of no such form, or a range is empty or endless.
-
     """
     name, equals, rest = map(str.strip, text.partition("="))
     if not equals or not name or not rest:
@@ -67,12 +63,7 @@ def read_varied(text: str) -> Varied:
 
 
 def varied_of(name: str, values: Sequence[Value]) -> Varied:
-    """Return a name with the values that it takes, of one type.
-
-    Raises:
-        UsageError: there are none.
-
-    """
+    """Return a name with the values that it takes, of one type."""
     if not values:
         msg = f"{name!r} has no values: expected one or more"
         raise UsageError(msg)
@@ -85,12 +76,7 @@ def varied_of(name: str, values: Sequence[Value]) -> Varied:
 
 
 def read_values(text: str) -> list[Value]:
-    """Read `a,b,c`, where an item may be a range.
-
-    Raises:
-        UsageError: an item is missing, or a range is empty or endless.
-
-    """
+    """Read `a,b,c`, where an item may be a range."""
     return list(_values(text))
 
 

@@ -76,12 +76,7 @@ _WEIGHT_SCALE = 4
 
 
 def _check_scale(node: OnnxNode, weight: Value) -> None:
-    """Refuse scales of a weight that are neither one nor one for each of its columns.
-
-    Raises:
-        UnsupportedModelError: they are not.
-
-    """
+    """Refuse scales of a weight that are neither one nor one for each column."""
     found = node.length(_WEIGHT_SCALE)
     if weight.type is None or not weight.type.rank or found is None or found == 1:
         return

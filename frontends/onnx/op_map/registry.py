@@ -119,12 +119,7 @@ def is_known(op: str) -> bool:
 
 
 def lower_node(node: OnnxNode) -> bool:
-    """Write *node* into its graph; False if perfc has no op for it.
-
-    Raises:
-        UnsupportedModelError: an attribute is of the wrong kind.
-
-    """
+    """Write *node* into its graph; False if perfc has no op for it."""
     if not is_known(node.op):
         return False
     if not node.results:

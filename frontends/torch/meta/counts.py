@@ -77,12 +77,7 @@ class Counts:
         return self._counts[key]
 
     def remarks(self, model: str) -> list[Diagnostic]:
-        """Return remarks on the numbers that were assumed.
-
-        Raises:
-            PerfcError: a number that the user says is of nothing, or too large.
-
-        """
+        """Return remarks on the numbers that were assumed."""
         names = {count.name: count for count in self._counts.values()}
         for name, number in self.given.items():
             if name not in names:

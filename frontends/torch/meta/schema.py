@@ -38,12 +38,7 @@ _DTYPES = {
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Return perfc's element type.
-
-    Raises:
-        UnsupportedModelError: it has none.
-
-    """
+    """Return perfc's element type."""
     name = _DTYPES.get(dtype)
     if name is None:
         msg = f"perfc has no element type for {dtype}"

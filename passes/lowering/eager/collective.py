@@ -61,13 +61,7 @@ def _collective(site: Site) -> Eager:
 
 
 def _members(site: Site, ranks: int) -> tuple[int, int]:
-    """Return on how many nodes the members are, and how many are on one.
-
-    Raises:
-        UnsupportedModelError: the device is a CPU.
-        PerfcError: the system is not that large.
-
-    """
+    """Return on how many nodes the members are, and how many are on one."""
     settings = site.settings
     if settings.on_cpu:
         msg = (

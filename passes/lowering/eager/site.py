@@ -315,12 +315,7 @@ Rule: TypeAlias = Callable[[Site], Eager]
 
 
 def bound(dim: Dim) -> int:
-    """Return a dimension that has to be a number by now.
-
-    Raises:
-        UnboundSymbolError: it is not.
-
-    """
+    """Return a dimension that has to be a number by now."""
     if isinstance(dim, Expr):
         msg = f"dimension {dim} has no number"
         raise UnboundSymbolError(msg)

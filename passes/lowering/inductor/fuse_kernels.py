@@ -72,11 +72,6 @@ class FuseKernels(Pass):
     A generated kernel reads what enters it, each buffer at most once, and writes
     what somebody else reads. Its flops are those of its ops, each counted in the
     first kernel that computes it.
-
-    Raises:
-        PerfcError: a rank class is given as a launch graph.
-        PipelineError: the launches are those of a CUDA graph already.
-
     """
 
     name: ClassVar[str] = "fuse-kernels"

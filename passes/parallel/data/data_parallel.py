@@ -65,10 +65,6 @@ class DataParallel(Transform):
             copied back.
         broadcast_buffers: Whether rank 0 sends its buffers to all others.
 
-    Raises:
-        UsageError: an option cannot be, or the ranks do not divide.
-        UnsupportedModelError: the model is given as launches.
-
     """
 
     name: ClassVar[str] = "data-parallel"
@@ -130,12 +126,7 @@ class DataParallel(Transform):
         return attrs.evolve(program, classes=classes, replicas=replicas)
 
     def _replicas(self, replica: int) -> int:
-        """Return how many replicas there are, each of *replica* ranks.
-
-        Raises:
-            UsageError: none are asked for, or they do not fill the world.
-
-        """
+        """Return how many replicas there are, each of *replica* ranks."""
         if not self.ranks and not self.world:
             msg = f"{self.name} needs a number of replicas: {self.name}{{ranks=N}}"
             raise UsageError(msg)

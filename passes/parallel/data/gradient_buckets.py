@@ -72,12 +72,7 @@ class Bucket:
 
 
 def _elements(value: Value) -> int:
-    """Return the size of a tensor.
-
-    Raises:
-        UnsupportedModelError: it depends on a symbol.
-
-    """
+    """Return the size of a tensor."""
     numel: Dim = typed(value).numel
     if isinstance(numel, Expr):
         msg = (

@@ -28,10 +28,6 @@ class Replicas:
         """Make *count* replicas of all ranks, if they are not there already.
 
         Ranks of one replica are neighbours; that of the next begins behind them.
-
-        Raises:
-            UsageError: the program has another number of them, as *who* learns.
-
         """
         if program.replicas == count:
             return cls(program, count, 1)

@@ -39,10 +39,6 @@ class Straggler(Transform):
         before: Before what: a node as reports call it, or the first op of this
             name, as `all_reduce`; if empty, at the start of the step.
 
-    Raises:
-        UsageError: an option cannot be, or there is no such rank or op.
-        UnsupportedModelError: the rank is given as launches.
-
     """
 
     name: ClassVar[str] = "straggler"
@@ -109,12 +105,7 @@ class Straggler(Transform):
         graph.rewrite(step)
 
     def _place(self, graph: Graph) -> Node:
-        """Return the op before which the host stands still.
-
-        Raises:
-            UsageError: there is none.
-
-        """
+        """Return the op before which the host stands still."""
         nodes = list(graph)
         if not self.before and nodes:
             return nodes[0]

@@ -87,11 +87,6 @@ class Fsdp(Transform):
         reduce_dtype: `bf16`, `fp16` or `fp32`: what gradients are reduced in; if
             empty, the type that the model computes in.
 
-    Raises:
-        UsageError: an option is wrong, no module fits, there is a backward pass, or
-            autocast has cast the parameters that are to be gathered in another type.
-        UnsupportedModelError: tables are not sharded, or there are no parameters.
-
     """
 
     name: ClassVar[str] = "fsdp"
@@ -203,12 +198,7 @@ class Fsdp(Transform):
         return [sharing, across]
 
     def _units(self, graph: Graph) -> dict[str, list[Value]]:
-        """Sort parameters by unit: path and parameters; "" is the root.
-
-        Raises:
-            UsageError: `wrap` names no module that has parameters.
-
-        """
+        """Sort parameters by unit: path and parameters; "" is the root."""
         parameters = _shared_parameters(graph)
         names = [parameter.name for parameter in parameters]
         patterns = [self.wrap] if self.wrap else repeated_blocks(names)
@@ -233,12 +223,7 @@ def _checked(program: Program, graph: Graph | None) -> Graph:
 
 
 def _shared_parameters(graph: Graph) -> list[Value]:
-    """Return the parameters that are shared: all but sharded tables.
-
-    Raises:
-        UnsupportedModelError: there are none, or tables that are not sharded.
-
-    """
+    """Return the parameters that are shared: all but sharded tables."""
     tables: set[Value] = set()
     for node in graph:
         if not is_embedding_bag(node):

@@ -39,9 +39,6 @@ def compute_in(
         apart: Parameters that it does not have: what follows from them alone stays as
             it is, and is cast where it meets the rest.
 
-    Raises:
-        UsageError: autocast has cast parameters already.
-
     """
     _refuse_autocast(graph, shared)
     kept = set(apart)

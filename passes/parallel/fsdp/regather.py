@@ -36,9 +36,6 @@ class Regather(Transform):
             unit that comes before it (`BackwardPrefetch.BACKWARD_PRE`); `none`: in
             front of its own.
 
-    Raises:
-        UsageError: the option has another value.
-
     """
 
     name: ClassVar[str] = "regather"

@@ -40,9 +40,6 @@ class Compress(Transform):
         ratio: Of `topk`: one value in so many is kept; 1 sends tensors as they are.
         half: Whether `topk` sends its values in 16 bits.
 
-    Raises:
-        UsageError: an option cannot be.
-
     """
 
     name: ClassVar[str] = "compress"

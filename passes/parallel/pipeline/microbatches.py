@@ -115,12 +115,7 @@ def batch_symbols(graph: Graph) -> frozenset[str]:
 
 
 def microbatch_dims(graph: Graph, count: int) -> dict[str, Dim]:
-    """Return the size of each symbol in one of *count* equal parts of the batch.
-
-    Raises:
-        UnsupportedModelError: the batch is no symbol.
-
-    """
+    """Return the size of each symbol in one of *count* equal parts of the batch."""
     batch = batch_symbols(graph)
     if count > 1 and not batch:
         msg = (
@@ -134,13 +129,7 @@ def microbatch_dims(graph: Graph, count: int) -> dict[str, Dim]:
 
 
 def batch_axis(value: Value, batch: frozenset[str]) -> int | None:
-    """Return the axis of an input that is divided; None if there is none.
-
-    Raises:
-        UnsupportedModelError: its size is not a multiple of the batch, or there are
-            several axes.
-
-    """
+    """Return the axis of an input that is divided; None if there is none."""
     shape = typed(value).shape
     axes = [n for n, dim in enumerate(shape) if symbols_of((dim,)) & batch]
     if not axes:

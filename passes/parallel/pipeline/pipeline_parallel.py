@@ -67,12 +67,6 @@ class PipelineParallel(Transform):
             `interleaved`, in turn where each stage has several chunks of the layers.
         chunks: How many chunks a stage has, interleaved.
 
-    Raises:
-        UsageError: an option cannot be, there are fewer layers than stages, or other
-            rewrites have made replicas or classes of ranks.
-        UnsupportedModelError: the model is given as launches, or has loops, sparse
-            gradients, or a batch that cannot be divided.
-
     """
 
     name: ClassVar[str] = "pipeline-parallel"

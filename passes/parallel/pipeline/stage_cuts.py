@@ -88,9 +88,6 @@ class Layers:
             steps: Makes what is done where stages are chunks, to be over as soon as can
                 be; asked once it is known that there are as many layers.
 
-        Raises:
-            UsageError: there are fewer layers than stages.
-
         """
         count = len(self.nodes)
         if count < stages:

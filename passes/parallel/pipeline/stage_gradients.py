@@ -66,13 +66,7 @@ def gradients_of(stages: Stages) -> list[Gradient]:
 
 
 def _parts(stages: Stages, value: Value) -> dict[int, Value]:
-    """Return the part that each stage adds to a gradient.
-
-    Raises:
-        UnsupportedModelError: a stage adds to it twice, another in between, or it is
-            added to one that stays.
-
-    """
+    """Return the part that each stage adds to a gradient."""
     node = value.producer
     if node is None or node not in stages.of:
         msg = f"gradient {value} is made by no stage"
@@ -119,13 +113,7 @@ def sums_across(gradients: Sequence[Gradient]) -> frozenset[Node]:
 def holders_of(
     stages: Stages, gradients: Sequence[Gradient]
 ) -> dict[Value, frozenset[int]]:
-    """Return which stages hold each parameter: those that read it.
-
-    Raises:
-        UnsupportedModelError: one of several makes no part of its gradient, and would
-            not learn of the update.
-
-    """
+    """Return which stages hold each parameter: those that read it."""
     graph = stages.graph
     held: dict[Value, frozenset[int]] = {}
     for parameter in graph.parameters:
@@ -150,12 +138,7 @@ def _updated_by(graph: Graph, gradient: Value) -> list[Value]:
 
 
 def check_places(held: Mapping[Value, frozenset[int]], places: int) -> None:
-    """Refuse parameters that several stages of one place read.
-
-    Raises:
-        UnsupportedModelError: there is one.
-
-    """
+    """Refuse parameters that several stages of one place read."""
     for parameter, stages in held.items():
         if len({stage % places for stage in stages}) < len(stages):
             listed = ", ".join(map(str, sorted(stages)))
@@ -167,12 +150,7 @@ def check_places(held: Mapping[Value, frozenset[int]], places: int) -> None:
 
 
 def check_updates(graph: Graph) -> None:
-    """Refuse gradients that cannot be added up over microbatches.
-
-    Raises:
-        UnsupportedModelError: rows of tables, or tables that backward updates.
-
-    """
+    """Refuse gradients that cannot be added up over microbatches."""
     for node in graph:
         if updates_rows(node) or (
             node.location.phase == BACKWARD and "optimizer" in node.attributes

@@ -48,11 +48,6 @@ class TensorParallel(Transform):
         vocabulary: Whether they share the table of tokens and the layer that scores
             them: `true`, `false`, or `auto`: if there are such, and tokens divide.
 
-    Raises:
-        UsageError: an option cannot be, there are several ranks, or a backward pass.
-        UnsupportedModelError: no pair of layers can be shared, or heads, features or
-            tokens do not divide.
-
     """
 
     name: ClassVar[str] = "tensor-parallel"
@@ -99,12 +94,7 @@ class TensorParallel(Transform):
     def _vocabulary(
         self, layout: TensorLayout, ctx: PassContext
     ) -> VocabularyLayout | None:
-        """Return the vocabulary that is shared, if one is.
-
-        Raises:
-            UnsupportedModelError: it should be, and cannot.
-
-        """
+        """Return the vocabulary that is shared, if one is."""
         if self.vocabulary == "false":
             return None
         found = VocabularyLayout.of(layout)
@@ -134,12 +124,7 @@ class TensorParallel(Transform):
 
 
 def _check_heads(layout: TensorLayout) -> None:
-    """Refuse attention and experts that every rank would run whole.
-
-    Raises:
-        UnsupportedModelError: there are such.
-
-    """
+    """Refuse attention and experts that every rank would run whole."""
     left = [*layout.whole_heads, *filter(is_of_experts, layout.whole)]
     if not left:
         return

@@ -38,12 +38,7 @@ def communicator(ranks: int) -> dict[str, AttrValue]:
 
 
 def shrink(value: Value, axis: int, node: Node, ranks: int) -> None:
-    """Leave a rank's part of an axis of a value, which *node* reads or makes.
-
-    Raises:
-        UnsupportedModelError: it does not divide.
-
-    """
+    """Leave a rank's part of an axis of a value, which *node* reads or makes."""
     type_ = typed(value)
     dim = type_.shape[axis]
     part = dim // ranks

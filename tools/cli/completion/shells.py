@@ -108,9 +108,6 @@ def complete(group: click.Group, instruction: str) -> int:
         group: The command with all verbs.
         instruction: What the environment variable says, `bash_source`.
 
-    Raises:
-        UsageError: it names another shell, or nothing to do.
-
     """
     shell, _, task = instruction.partition("_")
     if shell not in _SHELLS or task not in {"source", "complete"}:

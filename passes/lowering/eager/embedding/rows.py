@@ -84,12 +84,7 @@ class Lookup:
 
     @classmethod
     def of(cls, site: Site, indices: Tensor, batch: int) -> Lookup:
-        """Return the lookup of the op of a site; *indices* are those of all tables.
-
-        Raises:
-            PopularityError: how popular rows are is said in no known way.
-
-        """
+        """Return the lookup of the op of a site; *indices* are those of all tables."""
         tables = site.attributes.records("tables")
         lookups = indices.numel // len(tables)
         complete = tuple(_described(table, lookups, batch) for table in tables)
