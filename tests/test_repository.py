@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -15,12 +16,14 @@ from tests.imports import arrows_between_children, door_of, modules, offered
 
 ROOT = Path(__file__).parents[1]
 MAX_LINES = 500
+MAX_FUNCTION_LINES = 80
 MAX_FILES = 25
 MORE_FILES = {"ir/ops": 45}
 """A file a family of ops."""
 MAX_NAMES = 30
 """Of the door of a layer."""
 PACKAGES = sorted(name for name, file in modules().items() if file.stem == "__init__")
+PRODUCT = {name.split(".")[1] for name in PACKAGES if "." in name}
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/tutorial.md")
 MACHINE_PATH = re.compile(rb"(?<![\w.~-])/(?:work|tmp|root|home)/")
 MAKE = re.compile(r"\bmake ([a-z]+)(?=`|\s*(?:#.*)?$)", re.MULTILINE)
@@ -64,6 +67,28 @@ def test_files_are_short() -> None:
     }
 
     assert {} == {name: n for name, n in lengths.items() if n > MAX_LINES}
+
+
+def test_functions_are_no_longer_than_two_screens() -> None:
+    """Complexity is ruff's to cap (C901); tests and scripts may be longer."""
+    functions = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": _lines_of(node)
+        for path in _tracked()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PRODUCT
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+    assert len(functions) > 1000
+    assert {} == {name: n for name, n in functions.items() if n > MAX_FUNCTION_LINES}
+
+
+def _lines_of(node: ast.FunctionDef) -> int:
+    """Count the lines of a function without its docstring."""
+    first = node.body[0]
+    told = ast.get_docstring(node) is not None
+    said = (first.end_lineno or 0) - first.lineno + 1 if told else 0
+    return (node.end_lineno or 0) - node.lineno + 1 - said
 
 
 def test_folders_are_small() -> None:
