@@ -412,7 +412,7 @@ _LONGEST_S = 1e12
 """What a task may take: sums of so many, and their squares, stay far below infinity."""
 
 
-def _task_problem(graph: LaunchGraph, index: int) -> str | None:  # noqa: PLR0911
+def _task_problem(graph: LaunchGraph, index: int) -> str | None:
     if not 0 <= graph.resource[index] < len(graph.resources):
         return f"no resource {graph.resource[index]}"
     kind = graph.kind[index]

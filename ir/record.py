@@ -191,7 +191,7 @@ def _is_symbolic(value: AttrValue) -> bool:
     return isinstance(value, Expr)
 
 
-def format_attribute(value: Any) -> str:  # noqa: ANN401, PLR0911 - one per kind
+def format_attribute(value: Any) -> str:  # noqa: ANN401 - one per kind
     """Write an attribute value as perfc assembly."""
     match value:
         case None:

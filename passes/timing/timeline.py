@@ -337,7 +337,7 @@ def _deadlock(
     )
 
 
-def solve(  # noqa: C901 - one loop, in which a call would double the time
+def solve(
     timeline: Timeline, duration_s: Sequence[float]
 ) -> tuple[list[float], list[float], list[int]]:
     """Return start, end and cause of every task when each starts as soon as it can.
