@@ -48,6 +48,10 @@ class Pass(abc.ABC):
         provides: Facts it writes, for every anchor there is.
         runs_after: Names of passes that run before it where both are in a pipeline.
         runs_before: Names of passes that run after it.
+        runtime: Runtime whose launches it makes of eager PyTorch's, one of
+            `RUNTIME_PASSES`; empty if it makes none.
+        microbatches: Over how many it adds gradients up; 0 if over none.
+        param_dtype: Type that it gathers parameters in; empty for their own.
 
     """
 
@@ -56,6 +60,9 @@ class Pass(abc.ABC):
     provides: ClassVar[frozenset[AnyKey]] = frozenset()
     runs_after: ClassVar[frozenset[str]] = frozenset()
     runs_before: ClassVar[frozenset[str]] = frozenset()
+    runtime: ClassVar[str] = ""
+    microbatches: int = 0
+    param_dtype: str = ""
 
     def __init_subclass__(cls) -> None:
         """Refuse a declaration that is no set of fact keys."""
@@ -78,7 +85,16 @@ class Pass(abc.ABC):
 
     def precedes(self, other: Pass) -> bool:
         """Whether this pass has to run before *other* where both are in a pipeline."""
-        return other.name in self.runs_before or self.name in other.runs_after
+        return other.name in self.runs_before or other.follows(self)
+
+    def follows(self, other: Pass) -> bool:
+        """Whether it says itself that it has to run after *other*."""
+        return other.name in self.runs_after
+
+    @property
+    def converts_to(self) -> str:
+        """What `--dtype` calls the type that it gives a whole model; empty for none."""
+        return ""
 
     @abc.abstractmethod
     def run(self, program: Program, ctx: PassContext) -> Program | None:

@@ -20,7 +20,6 @@ from perfc.ir import AnyKey, UsageError
 from perfc.ir.support import PipelineError
 from perfc.passes.base import Pass, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import (
     PassRequest,
     make_pass,
@@ -28,6 +27,7 @@ from perfc.passes.pipeline_spec import (
     parse_pipeline,
     read_pipeline,
 )
+from perfc.passes.shapes import ShapeInference
 
 FRONT = (
     "raise-embedding-bag,resolve-control-flow,shape-inference,fold-shapes,"
@@ -85,7 +85,7 @@ def loading_parts(
     The first is `FRONT`, with transforms of the phase `source`; it leaves types.
     """
     passes = parse_pipeline(RECORDED if recorded else FRONT)
-    if any(is_a(p, "training") for p in transforms):
+    if trains(transforms):
         passes = list(map(_as_called, passes))
     for p in transforms:
         if phase_of(p) is Phase.SOURCE:
@@ -158,15 +158,18 @@ def timing_pipeline(
 
 def runtime_of(passes: Sequence[Pass]) -> str:
     """Return which runtime the passes predict: `eager`, `cudagraph` or `compiled`."""
-    for runtime, added in RUNTIME_PASSES.items():
-        if any(is_a(p, added) for p in passes):
-            return runtime
-    return "eager"
+    made = {p.runtime for p in passes}
+    return next((runtime for runtime in RUNTIME_PASSES if runtime in made), "eager")
 
 
 def is_whole(passes: Sequence[Pass]) -> bool:
     """Whether passes are all that a model goes through when it is loaded."""
-    return any(is_a(p, _TYPES) for p in passes)
+    return any(isinstance(p, ShapeInference) for p in passes)
+
+
+def trains(passes: Sequence[Pass]) -> bool:
+    """Whether one of the passes derives a backward pass."""
+    return any(phase_of(p) is Phase.DERIVE_BACKWARD for p in passes)
 
 
 def inferred(transforms: Sequence[Pass]) -> list[Pass]:

@@ -11,10 +11,9 @@ from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import Level, PipelineError, brief
-from perfc.passes import Pass, PassManager, Transform
+from perfc.passes import LowerKernels, Pass, PassManager, Transform
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
-from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipeline_spec import (
     format_pipeline,
@@ -30,6 +29,7 @@ from perfc.passes.pipelines import (
     runtime_of,
     timing_pipeline,
 )
+from perfc.passes.timing import Overhead
 from perfc.tools.models import Model
 from perfc.tools.request import Request
 
@@ -77,8 +77,18 @@ class Run:
     @functools.cached_property
     def profile(self) -> str:
         """Name of the host profile."""
-        named = next((p.profile for p in self.passes if is_a(p, "overhead")), "")
-        return named or load_profile(self.target.host.overheads).name
+        return self.asked_profile or load_profile(self.target.host.overheads).name
+
+    @property
+    def asked_profile(self) -> str:
+        """Host profile that is asked for; empty for the target's own."""
+        hosts = (p.profile for p in self.passes if isinstance(p, Overhead))
+        return next(hosts, "")
+
+    @property
+    def lowering(self) -> LowerKernels | None:
+        """The pass that makes launches of ops, if there is one."""
+        return next((p for p in self.passes if isinstance(p, LowerKernels)), None)
 
     @property
     def asked(self) -> str:
@@ -89,9 +99,9 @@ class Run:
     @property
     def inputs_from(self) -> str:
         """Place of inputs, as `--inputs` says it; a CPU has them where it computes."""
-        said = next((p.inputs for p in self.passes if is_a(p, "lower-kernels")), "")
-        if self.is_given:
+        if self.is_given or self.lowering is None:
             return ""
+        said = self.lowering.inputs
         return "device" if said and self.target.device.synchronous else said
 
     @property
@@ -102,18 +112,18 @@ class Run:
     @property
     def is_lowered(self) -> bool:
         """Whether its launches are made here, for a device that has launches."""
-        lowered = any(is_a(p, "lower-kernels") for p in self.passes)
-        return lowered and not self.is_given and not self.target.device.synchronous
+        synchronous = self.target.device.synchronous
+        return self.lowering is not None and not self.is_given and not synchronous
 
     @property
     def allows_tf32(self) -> bool:
         """Whether cuDNN may compute fp32 in TF32, if the target has that."""
-        off = any(not p.cudnn_tf32 for p in self.passes if is_a(p, "lower-kernels"))
-        return not off or "tf32" not in self.target.device.flops_per_s
+        allowed = self.lowering is None or self.lowering.cudnn_tf32
+        return allowed or "tf32" not in self.target.device.flops_per_s
 
     @property
     def _asks_tf32(self) -> bool:
-        return any(p.tf32 for p in self.passes if is_a(p, "lower-kernels"))
+        return self.lowering is not None and self.lowering.tf32
 
     def with_pass(self, text: str) -> Run:
         """Return the run with one more pass, after those that make the launches."""

@@ -35,6 +35,7 @@ class CaptureGraph(Pass):
     """
 
     name: ClassVar[str] = "capture-graph"
+    runtime: ClassVar[str] = "cudagraph"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
 

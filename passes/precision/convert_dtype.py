@@ -22,7 +22,7 @@ from perfc.ir import (
 from perfc.ir.dims import Dim
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes.base import PassContext, Phase, Transform
+from perfc.passes.base import Pass, PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     Tape,
@@ -80,9 +80,15 @@ class ConvertDtype(Transform):
             raise UsageError(msg)
 
     @property
-    def dtype_name(self) -> str:
-        """What `--dtype` calls it."""
+    def converts_to(self) -> str:
+        """What `--dtype` calls the type; empty if only a part is converted."""
+        if self.where:
+            return ""
         return f"amp-{self.to}" if self.autocast else self.to
+
+    def follows(self, other: Pass) -> bool:
+        """Follow, too, what gathers parameters in another type: autocast meets it."""
+        return bool(self.autocast and other.param_dtype) or super().follows(other)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Convert every op graph."""

@@ -19,13 +19,15 @@ from perfc.passes.graphs import (
     is_between_stages,
     is_training_step,
 )
-from perfc.passes.kinds import is_a
 from perfc.passes.training.gradient_sums import Sums
 from perfc.passes.training.microbatch_writer import MicrobatchWriter
 
 LAST, EACH = "last", "each"
 SYNCS = (LAST, EACH)
 """Values of `sync`: microbatches in which ranks add gradients up."""
+
+_REDUCES = "data-parallel"
+"""The pass by which they do."""
 
 
 @attrs.frozen
@@ -78,10 +80,12 @@ class AccumulateGradients(Transform):
             raise UsageError(msg)
 
     def precedes(self, other: Pass) -> bool:
-        """Precede `data-parallel`, but if it adds up what each microbatch makes."""
-        if is_a(other, "data-parallel"):
-            return self.is_late
-        return super().precedes(other)
+        """Precede `data-parallel` if it adds up what all microbatches make."""
+        return (other.name == _REDUCES and self.is_late) or super().precedes(other)
+
+    def follows(self, other: Pass) -> bool:
+        """Follow `data-parallel` if it adds up what each microbatch makes."""
+        return (other.name == _REDUCES and not self.is_late) or super().follows(other)
 
     @property
     def is_late(self) -> bool:

@@ -8,7 +8,6 @@ import numpy as np
 from perfc.costmodels import cost_models, price
 from perfc.ir import Diagnostic, Kernel, Work
 from perfc.ir.support import Level
-from perfc.passes.kinds import is_a
 from perfc.passes.lowering import Settings
 from perfc.passes.timing import kernel_numbers
 from perfc.tools.reports import Report
@@ -29,7 +28,7 @@ def with_casts(report: Report) -> Report:
     32 bits. The model is not.
     """
     low = report.dtype.removeprefix("amp-")
-    lowering = next((p for p in report.run.passes if is_a(p, "lower-kernels")), None)
+    lowering = report.run.lowering
     if low == report.dtype or lowering is None:
         return report
     results = report.results

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perfc.costmodels import Target
-from perfc.passes.kinds import is_a
 from perfc.tools.models import Model
 
 
@@ -12,12 +11,13 @@ def laid_out(model: Model, target: Target) -> Model:
 
     A model is loaded for any target, and its tables as they lie on a GPU.
     """
-    if not target.device.synchronous:
-        return model
-    asked = [p for p in model.passes if is_a(p, "quantize")]
-    stores = any(p.embeddings or p.keep for p in asked)
-    if not stores or any(p.rows for p in asked):
+    names = {p.name for p in model.passes}
+    if not target.device.synchronous or "quantize" not in names:
         return model
     from perfc.passes.precision import CAFFE2, Quantize
 
+    asked = [p for p in model.passes if isinstance(p, Quantize)]
+    stores = any(p.embeddings or p.keep for p in asked)
+    if not stores or any(p.rows for p in asked):
+        return model
     return model.rewritten(Quantize(rows=CAFFE2))

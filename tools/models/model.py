@@ -13,15 +13,15 @@ from perfc.ir import Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
-from perfc.passes import Pass, PassManager, Transform
+from perfc.passes import Pass, PassManager, Transform, precision
 from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
-from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipelines import (
     is_whole,
     loading_pipeline,
     split_pipeline,
+    trains,
 )
 from perfc.tools.given import NARROW_DTYPES
 from perfc.tools.models.again import Again
@@ -139,10 +139,10 @@ class Model:
             raise UsageError(msg)
         if self.again is not None and self.mode == TRAINING:
             dims = self.dims
-            return self.again.converted(conversion.dtype_name, dims)
+            return self.again.converted(conversion.converts_to, dims)
         recipe = None if self.recipe is None else self.recipe.before(conversion)
         changed = self.rewritten(conversion)
-        return attrs.evolve(changed, dtype=conversion.dtype_name, recipe=recipe)
+        return attrs.evolve(changed, dtype=conversion.converts_to, recipe=recipe)
 
     def rewritten(self, *transforms: Transform) -> Model:
         """Return a copy of the model, whose op graphs went through more transforms.
@@ -337,7 +337,9 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         )
         if program.recorded:
             check_recorded(str(program), mode, transforms)
-            transforms = [p for p in transforms if not is_a(p, "convert-dtype")]
+            transforms = [
+                p for p in transforms if not isinstance(p, precision.ConvertDtype)
+            ]
             transforms = parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, request.instruments)
             return attrs.evolve(made, dtype=dtype)
@@ -345,7 +347,7 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
         check_step(request, transforms)
     transforms = training_passes(mode, optimizer, transforms)
     transforms = parallel_passes(ranks, transforms)
-    if not _trains(transforms):
+    if not trains(transforms):
         program = remarked(program)
     source = Path(text) if text and program.sha256 else None
     made = prepare(program, wanted, source, transforms, request.instruments)
@@ -389,7 +391,7 @@ class _Recipe:
         given = any(rank.ops is None for rank in model.program.classes)
         if model.late is not None or given or is_whole(transforms):
             found = None
-        elif self.transforms or _trains(transforms):
+        elif self.transforms or trains(transforms):
             found = self.fronts.transformed(self.name, transforms)
         else:
             analysis, passes = transformed(model.unbound, transforms)
@@ -404,10 +406,6 @@ class _Recipe:
             recipe=again,
             passes=tuple(found[1]),
         )
-
-
-def _trains(transforms: Sequence[Pass]) -> bool:
-    return any(is_a(p, "training") for p in transforms)
 
 
 def prepare(

@@ -18,7 +18,7 @@ def narrowed(model: Model, dtype: str) -> Model:
         return model.again.converted(dtype, model.dims)
     made = model
     for conversion in conversions(dtype, narrow=True):
-        if made.dtype != conversion.dtype_name:
+        if made.dtype != conversion.converts_to:
             made = made.converted(conversion)
     changed = made.rewritten(*narrowings(dtype, model.mode))
     return attrs.evolve(changed, dtype=dtype)

@@ -9,16 +9,16 @@ import attrs
 
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.support import Level
-from perfc.passes import Pass, Transform, embeddings
+from perfc.passes import Pass, Transform, embeddings, parallel, training
 from perfc.passes.graphs import (
     has_optimizer,
     is_training_step,
 )
-from perfc.passes.kinds import is_a
 from perfc.passes.pipeline_spec import format_pipeline, make_pass, read_pipeline
 from perfc.passes.pipelines import (
     completed,
     is_whole,
+    trains,
     with_backward,
 )
 from perfc.tools.given import WIDE_DTYPES, check_known
@@ -60,12 +60,12 @@ def asked_passes(
 
 def _accumulated(transforms: Sequence[Pass], count: int | None) -> Sequence[Pass]:
     """Return *transforms* with the pass that makes a step of *count* microbatches."""
-    said = [p for p in transforms if _microbatches(p)]
+    said = [p for p in transforms if p.microbatches]
     if len(said) > 1:
         names = " and ".join(p.name for p in said)
         msg = f"{names} both say how many microbatches a step has: leave one out"
         raise UsageError(msg)
-    if count is not None and said and _microbatches(said[0]) != count:
+    if count is not None and said and said[0].microbatches != count:
         msg = (
             f"--accumulate {count} beside {format_pipeline(said)}: expected the same "
             "number of microbatches, or one of the two alone"
@@ -77,17 +77,14 @@ def _accumulated(transforms: Sequence[Pass], count: int | None) -> Sequence[Pass
     return [*transforms, added]
 
 
-def _microbatches(p: Pass) -> int:
-    """Return how many microbatches a pass adds gradients up over; 0 for another."""
-    if is_a(p, "accumulate-gradients") or is_a(p, "pipeline-parallel"):
-        return p.microbatches
-    return 0
-
-
 def microbatches_of(transforms: Sequence[Pass]) -> int:
     """Return how many microbatches a rank computes, each of the model's own batch."""
-    found = (p.microbatches for p in transforms if is_a(p, "accumulate-gradients"))
-    return max(found, default=1)
+    counts = [
+        p.microbatches
+        for p in transforms
+        if isinstance(p, training.AccumulateGradients)
+    ]
+    return max(counts, default=1)
 
 
 def check_step(request: Request, transforms: Sequence[Pass]) -> None:
@@ -100,15 +97,18 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
         *conversions(request.dtype, narrow=True),
         *narrowings(request.dtype, request.mode),
     ]
-    step = next((p for p in transforms if is_a(p, "training")), None)
     optimizer, count = request.optimizer, request.accumulate
-    said = max(map(_microbatches, transforms), default=0) or 1
+    said = max((p.microbatches for p in transforms), default=0) or 1
     if count not in (None, said):
         wanted.append(make_pass("accumulate-gradients", f"microbatches={count}"))
-    if request.mode == TRAINING and step is None:
+    if request.mode == TRAINING and not trains(transforms):
         wanted.append(make_pass("training"))
-    elif step is not None and optimizer not in (None, step.optimizer):
-        wanted.append(attrs.evolve(step, optimizer=optimizer))
+    elif optimizer is not None:
+        wanted += [
+            attrs.evolve(p, optimizer=optimizer)
+            for p in transforms
+            if isinstance(p, training.Training)
+        ]
     _check_written(wanted, transforms)
 
 
@@ -222,11 +222,13 @@ def training_passes(
     check_mode(mode, optimizer)
     if is_whole(transforms):
         return transforms
-    if mode == TRAINING and not any(is_a(p, "training") for p in transforms):
+    if mode == TRAINING and not trains(transforms):
         transforms = with_backward(transforms, make_pass("training"))
     if optimizer is not None:
         transforms = [
-            attrs.evolve(p, optimizer=optimizer) if is_a(p, "training") else p
+            attrs.evolve(p, optimizer=optimizer)
+            if isinstance(p, training.Training)
+            else p
             for p in transforms
         ]
     return completed(transforms)
@@ -249,17 +251,16 @@ def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]
         msg = f"ranks={ranks}: expected at least 1"
         raise UsageError(msg)
     check_shared(ranks, transforms)
+    replicas = parallel.DataParallel
     told = [
         attrs.evolve(p, world=ranks)
-        if is_a(p, "data-parallel") and not (p.ranks or p.world)
+        if isinstance(p, replicas) and not (p.ranks or p.world)
         else p
         for p in transforms
     ]
-    if any(is_a(p, "data-parallel") for p in told):
+    if any(isinstance(p, replicas) for p in told):
         return told
-    from perfc.passes.parallel import DataParallel
-
-    return [*told, DataParallel(world=ranks)]
+    return [*told, replicas(world=ranks)]
 
 
 def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
@@ -267,7 +268,9 @@ def check_recorded(name: str, mode: str, transforms: Sequence[Pass]) -> None:
 
     They change forward, or run it several times.
     """
-    if mode == TRAINING and any(is_a(p, "accumulate-gradients") for p in transforms):
+    if mode == TRAINING and any(
+        isinstance(p, training.AccumulateGradients) for p in transforms
+    ):
         msg = (
             f"{name} is recorded with PyTorch's own backward pass: write the loop over "
             "microbatches yourself (perfc.from_torch(..., step=...)), let perfc derive "
@@ -314,13 +317,10 @@ def remarked(program: Program) -> Program:
 
 def dtype_of(transforms: Sequence[Pass]) -> str:
     """Return the dtype that transforms convert a model to; empty if none do."""
-    names = [
-        p.dtype_name for p in transforms if is_a(p, "convert-dtype") and not p.where
-    ]
-    return names[-1] if names else ""
+    return next((p.converts_to for p in reversed(transforms) if p.converts_to), "")
 
 
 def computes_in(transforms: Sequence[Pass]) -> str:
     """Return the dtype that transforms let a model compute in, FSDP's as well."""
-    gathered = [p.param_dtype for p in transforms if is_a(p, "fsdp")]
-    return dtype_of(transforms) or "".join(gathered[-1:])
+    gathered = next((p.param_dtype for p in reversed(transforms) if p.param_dtype), "")
+    return dtype_of(transforms) or gathered

@@ -6,12 +6,8 @@ import math
 from collections.abc import Sequence
 
 from perfc.ir import UsageError
-from perfc.passes import Pass, Transform
-from perfc.passes.kinds import is_a
-from perfc.passes.pipeline_spec import PassRequest
-
-_ACCUMULATING = ("accumulate-gradients", "pipeline-parallel")
-"""Passes that add gradients up over microbatches."""
+from perfc.passes import Pass, Transform, parallel
+from perfc.passes.pipeline_spec import PassRequest, option_kinds
 
 
 def made_passes(
@@ -34,11 +30,12 @@ def made_passes(
     made: list[Pass] = []
     for request in requests:
         settings: dict[str, int] = {}
-        if captured and is_a(request.cls, "shard-embeddings"):
+        options = option_kinds(request.cls)
+        if captured and "fixed-lengths" in options:
             settings["fixed_lengths"] = True
         if ranks is not None and _is_open(request):
             settings["ranks"] = _left(request, requests, ranks)
-        if accumulate is not None and is_a(request.cls, *_ACCUMULATING):
+        if accumulate is not None and "microbatches" in options:
             settings["microbatches"] = accumulate
         made.append(request.make(**settings))
     return made
@@ -60,7 +57,7 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
         other
         for other in requests
         if _shares(other.cls) == beside
-        or (beside == "batch" and is_a(other.cls, "data-parallel"))
+        or (beside == "batch" and issubclass(other.cls, parallel.DataParallel))
     ]
     unsaid = [other.cls.name for other in others if _is_open(other)]
     if unsaid:
@@ -70,7 +67,7 @@ def _left(request: PassRequest, requests: Sequence[PassRequest], ranks: int) -> 
         )
         raise UsageError(msg)
     taken: int = max((other.written.get("ranks", 1) for other in others), default=1)
-    stages = [r for r in requests if is_a(r.cls, "pipeline-parallel")]
+    stages = [r for r in requests if _has_stages(r.cls)]
     taken *= math.prod(r.written.get("stages", 1) for r in stages)
     if taken < 1 or ranks % taken:
         named = ", ".join(other.text for other in (*others, *stages))
@@ -87,7 +84,7 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
 
     Beside stages they are refused in any case, by those who find them there.
     """
-    if any(is_a(p, "pipeline-parallel") for p in transforms):
+    if any(_has_stages(type(p)) for p in transforms):
         return
     layers = math.prod(_ranks(p) for p in transforms if _shares(type(p)) == "layers")
     for p in transforms:
@@ -97,7 +94,8 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
         wanted = ranks // layers
         beside = f", times {layers} of tensor-parallel" if layers > 1 else ""
         advice = f"{p.name}{{ranks={wanted}}}"
-        if is_a(p, "fsdp") and wanted > sharing and wanted % sharing == 0:
+        hybrid = isinstance(p, parallel.Fsdp) and wanted > sharing
+        if hybrid and wanted % sharing == 0:
             advice += (
                 f", or fsdp{{ranks={wanted},strategy=hybrid,per-node={sharing}}}, "
                 f"which shares among {sharing} and all-reduces gradients between them"
@@ -107,6 +105,10 @@ def check_shared(ranks: int, transforms: Sequence[Pass]) -> None:
             f"{sharing}{beside}: expected {advice}"
         )
         raise UsageError(msg)
+
+
+def _has_stages(cls: type[Pass]) -> bool:
+    return "stages" in option_kinds(cls)
 
 
 def _ranks(p: Pass) -> int:

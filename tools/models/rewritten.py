@@ -10,15 +10,16 @@ from perfc.ir import Program
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.passes import Pass, PassManager, ShapeInference
+from perfc.passes.control_flow import ResolveControlFlow
 from perfc.passes.instruments import Instrument
-from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis
 from perfc.passes.pipelines import inferred
 
 
 def split_front(passes: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
     """Part those that need neither types nor numbers from those that may."""
-    at = next((i for i, p in enumerate(passes) if is_a(p, "resolve-control-flow")), 0)
+    resolving = (n for n, p in enumerate(passes) if isinstance(p, ResolveControlFlow))
+    at = next(resolving, 0)
     return passes[:at], passes[at:]
 
 

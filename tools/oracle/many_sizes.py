@@ -23,7 +23,6 @@ from perfc.costmodels.kernels import (
 )
 from perfc.ir import Kernel, PerfcError, Work
 from perfc.passes.facts import SCHEDULE
-from perfc.passes.kinds import is_a
 from perfc.passes.lowering import (
     LowerKernels,
     ManySites,
@@ -71,9 +70,8 @@ class _ApartError(Exception):
 
 def host_of(run: Run) -> Hashable:
     """Return a key that runs of one model share whose hosts take the same times."""
-    named = next((p.profile for p in run.passes if is_a(p, "overhead")), "")
     host = run.target.host
-    return named or host.overheads, host.speed
+    return run.asked_profile or host.overheads, host.speed
 
 
 @attrs.define(eq=False)

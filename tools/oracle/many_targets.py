@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
-from perfc.passes.kinds import is_a
 from perfc.passes.lowering import LowerKernels, dtype_name
-from perfc.passes.timing import sources, task_mask
+from perfc.passes.timing import SustainedClock, sources, task_mask
 from perfc.tools.oracle.columns import Columns
 from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.host_fields import HostFields
@@ -145,7 +144,7 @@ def _energy(block: SolvedBlock, runs: Sequence[Run]) -> dict[str, Floats]:
     powers = [run.target.power for run in runs]
     (rank,) = block.step.run.model.program.classes
     costs, kernel = block.costs, sources(block.graph).kernel
-    asked = any(is_a(p, "sustained-clock") for p in block.step.run.passes)
+    asked = any(isinstance(p, SustainedClock) for p in block.step.run.passes)
     if not asked or not any(powers):
         return {"energy_j": np.full(len(runs), np.nan)}
     launched = np.bincount(kernel, minlength=len(costs.rows))

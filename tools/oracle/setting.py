@@ -11,9 +11,8 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Kernel, PerfcError, UsageError
-from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform
+from perfc.passes import LowerKernels, Pass, ShardEmbeddings, Transform, embeddings
 from perfc.passes.facts import LAUNCHES
-from perfc.passes.kinds import is_a
 from perfc.passes.lowering import FuseOps, Recipe
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
@@ -23,7 +22,7 @@ from perfc.tools.models import Model, conversions
 from perfc.tools.oracle import edits
 from perfc.tools.oracle.memory import Memory, remembered
 from perfc.tools.oracle.step import Step, recipes_of
-from perfc.tools.request import TRAINING, Request
+from perfc.tools.request import CAPTURED, TRAINING, Request
 from perfc.tools.run import Run
 
 Structural: TypeAlias = (
@@ -257,12 +256,8 @@ class Setting:
         model = self.run.model
         plan = edit.plan
         if edit.table != ALL:
-            before = next(
-                (p for p in model.passes if is_a(p, "shard-embeddings")), None
-            )
-            base = (
-                before.plan if isinstance(before, ShardEmbeddings) else "data-parallel"
-            )
+            plans = (p.plan for p in model.passes if isinstance(p, ShardEmbeddings))
+            base = next(plans, "data-parallel")
             if base.endswith(".json") or base.lstrip().startswith("{"):
                 msg = (
                     f"Shard({edit.table!r}, …): how the other tables are sharded is "
@@ -298,12 +293,11 @@ class Setting:
         trains = model.mode == TRAINING
 
         def change(transforms: Sequence[Pass]) -> Sequence[Pass]:
-            alone = is_a(p, "shard-embeddings")  # one plan for all tables
+            alone = isinstance(p, ShardEmbeddings)  # one plan for all tables
             kept = [q for q in transforms if not (alone and type(q) is type(p))]
-            sharding = [at for at, q in enumerate(kept) if is_a(q, "shard-embeddings")]
-            if (
-                is_a(p, "place-embeddings") and sharding
-            ):  # whose tables lose their names
+            sharding = [n for n, q in enumerate(kept) if isinstance(q, ShardEmbeddings)]
+            if isinstance(p, embeddings.PlaceEmbeddings) and sharding:
+                # Sharded tables lose their names.
                 kept.insert(sharding[0], p)
                 return completed(kept)
             return completed(with_backward(kept, p) if trains else [*kept, p])
@@ -369,7 +363,7 @@ class Lowered:
 def _place_of_fusion(passes: Sequence[Pass]) -> int:
     """Return where ops are fused: before a CUDA graph has one call for all kernels."""
     for at, p in enumerate(passes):
-        if is_a(p, "capture-graph"):
+        if p.runtime == CAPTURED:
             return at
     return 1 + max(at for at, p in enumerate(passes) if LAUNCHES in p.provides)
 

@@ -9,7 +9,7 @@ import attrs
 
 from perfc.costmodels import Estimate
 from perfc.ir import Diagnostic, LaunchGraph, UsageError
-from perfc.passes import Pass
+from perfc.passes import KernelCost, Pass
 from perfc.passes.facts import (
     HOSTED,
     KERNEL_COST,
@@ -19,7 +19,6 @@ from perfc.passes.facts import (
     HostedLaunches,
     Schedule,
 )
-from perfc.passes.kinds import is_a
 from perfc.passes.lowering import RECIPES, Recipe, recipe_of
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import (
@@ -230,7 +229,7 @@ def _first(run: Run) -> int:
 
 
 def _remembering(memory: Memory, p: Pass) -> Pass:
-    return RememberedCost(memory) if is_a(p, "kernel-cost") else p
+    return RememberedCost(memory) if isinstance(p, KernelCost) else p
 
 
 def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:

@@ -12,7 +12,6 @@ from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
 from perfc.ir.support import Level, format_bytes, path_text, paused_collector, printable
 from perfc.passes import MemoryUse, timing
-from perfc.passes.kinds import is_a
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
 from perfc.passes.what_if import WHAT_IF, Savings, WhatIf
@@ -207,7 +206,7 @@ class Report(VerbResult):
     @property
     def input_pipeline(self) -> LoadedStep | None:
         """The step behind its input pipeline; None without one."""
-        if not any(is_a(p, "input-pipeline") for p in self.run.passes):
+        if "input-pipeline" not in {p.name for p in self.run.passes}:
             return None
         from perfc.passes.loading import INPUT_PIPELINE
 

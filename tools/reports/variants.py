@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from perfc.passes import Pass, embeddings
-from perfc.passes.kinds import is_a
+from perfc.passes import Pass, embeddings, training
 from perfc.passes.what_if import waits_for_inputs, waits_inside
 from perfc.tools.models import Change
 from perfc.tools.reports.results import Results
@@ -91,7 +90,7 @@ def _batched(transforms: Sequence[Pass]) -> Sequence[Pass]:
 
 def _fused(transforms: Sequence[Pass]) -> Sequence[Pass]:
     """Fuse the optimizer of the step that is derived; nothing if none is."""
-    steps = [p for p in transforms if is_a(p, "training") and not p.fused]
+    steps = [p for p in transforms if isinstance(p, training.Training) and not p.fused]
     if not steps:
         return ()
     return [

@@ -60,7 +60,7 @@ class StrategyModels:
         extras, others = split_passes(request.passes)
         _check_extras(extras, mode)
         if is_factory(model):
-            converted = [p.dtype_name for p in conversions(request.dtype)]
+            converted = [p.converts_to for p in conversions(request.dtype)]
             kept = converted[0] if converted else None
             program = read_torch(
                 model, mode=mode, optimizer=optimizer, dtype=kept, dims=request.dims
@@ -121,7 +121,7 @@ class StrategyModels:
         made = prepare(program, wanted, None, passes)
         check_ranks(ranks, made.ranks)
         if recorded and converts:
-            return attrs.evolve(made, dtype=converts[0].dtype_name)
+            return attrs.evolve(made, dtype=converts[0].converts_to)
         return made
 
     def alone(self, batch: int | None) -> tuple[Model, int | None]:

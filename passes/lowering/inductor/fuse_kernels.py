@@ -75,6 +75,7 @@ class FuseKernels(Pass):
     """
 
     name: ClassVar[str] = "fuse-kernels"
+    runtime: ClassVar[str] = "compiled"
     requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS, LAUNCHES})
     provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
 

@@ -16,7 +16,7 @@ from perfc.ir.node_kinds import (
 )
 from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.base import Pass, PassContext, Transform
+from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
     BACKWARD,
@@ -25,7 +25,6 @@ from perfc.passes.graphs import (
     is_training_step,
     typed,
 )
-from perfc.passes.kinds import is_a
 from perfc.passes.parallel.data.buffer_broadcast import BufferBroadcast
 from perfc.passes.parallel.data.gradient_buckets import Limits, Reduction, fill_buckets
 from perfc.passes.parallel.data.replicas import repeated
@@ -89,12 +88,6 @@ class DataParallel(Transform):
         if not (self.bucket_mb > 0 and self.first_bucket_mb > 0):
             msg = f"buckets of {self.name}: expected more than 0 MiB"
             raise UsageError(msg)
-
-    def precedes(self, other: Pass) -> bool:
-        """Precede what repeats a microbatch where each adds its gradients up."""
-        if is_a(other, "accumulate-gradients"):
-            return not other.is_late
-        return super().precedes(other)
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Reduce the gradients of every rank class, and multiply the ranks."""

@@ -33,7 +33,6 @@ from perfc.passes.graphs import (
     is_training_step,
     typed,
 )
-from perfc.passes.kinds import is_a
 from perfc.passes.parallel.data import Replicas
 from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks, told_units, unit_of
 from perfc.passes.parallel.fsdp.parameter_dtype import (
@@ -129,15 +128,6 @@ class Fsdp(Transform):
                 listed = ", ".join(filter(None, known))
                 msg = f"{option}={value!r} of {self.name}: expected {listed}"
                 raise UsageError(msg)
-
-    def precedes(self, other: Pass) -> bool:
-        """Precede autocast, too, if gathered parameters have a type of their own.
-
-        Autocast then meets what FSDP gathers.
-        """
-        if self.param_dtype and is_a(other, "convert-dtype") and other.autocast:
-            return True
-        return super().precedes(other)
 
     def brings(self, others: Sequence[Pass]) -> Sequence[Pass]:
         """Let a training step forget what it gathered, and gather it again."""
