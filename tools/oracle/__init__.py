@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.oracle.edits import (
-        Apply,
-        Bind,
-        Dtype,
-        Duration,
-        Edit,
-        Fuse,
-        Place,
-        Replace,
-        Shard,
-        Target,
-    )
     from perfc.tools.oracle.many_sizes import FEWEST
     from perfc.tools.oracle.many_targets import Found, found_together
     from perfc.tools.oracle.memory import Memory
@@ -29,18 +17,6 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "edits": (
-                "Apply",
-                "Bind",
-                "Dtype",
-                "Duration",
-                "Edit",
-                "Fuse",
-                "Place",
-                "Replace",
-                "Shard",
-                "Target",
-            ),
             "many_sizes": ("FEWEST",),
             "many_targets": ("Found", "found_together"),
             "memory": ("Memory",),
@@ -52,20 +28,10 @@ else:
 
 __all__ = [
     "FEWEST",
-    "Apply",
-    "Bind",
-    "Dtype",
-    "Duration",
-    "Edit",
     "Found",
-    "Fuse",
     "Memory",
     "Oracle",
-    "Place",
-    "Replace",
     "Setting",
-    "Shard",
-    "Target",
     "found_together",
     "sensitivity_of",
 ]

@@ -13,8 +13,8 @@ from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Kernel, UsageError
 from perfc.ir.support import Level, paused_collector
 from perfc.passes.facts import LAUNCHES
+from perfc.tools import edits
 from perfc.tools.given import MAX_DIM, closest
-from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import Columns, edits_of, is_size
 from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.host_fields import HOST_FIELDS, HostFields

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.sheets import FIELDS
 from perfc.ir import UsageError
+from perfc.tools import edits
 from perfc.tools.given import closest
-from perfc.tools.oracle import edits
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float64]

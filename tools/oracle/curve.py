@@ -11,8 +11,8 @@ import numpy as np
 
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.support import Level
+from perfc.tools import edits
 from perfc.tools.given import MAX_DIM, whole
-from perfc.tools.oracle import edits
 from perfc.tools.oracle.batch import TIME, batch
 from perfc.tools.oracle.solved import Solved
 from perfc.tools.oracle.state import State

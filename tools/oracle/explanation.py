@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.passes.timing import Timeline
-from perfc.tools.oracle import edits
+from perfc.tools import edits
 from perfc.tools.oracle.state import State
 
 

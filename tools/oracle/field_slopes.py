@@ -19,7 +19,7 @@ from perfc.costmodels import Target
 from perfc.costmodels.sheets import FIELDS, is_of_time
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
-from perfc.tools.oracle import edits
+from perfc.tools import edits
 from perfc.tools.oracle.memory import Memory
 from perfc.tools.oracle.solved import Floats, Indices, Solved, lags_s
 from perfc.tools.oracle.step import Step, lowered

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.timing import Amount, Lag, Lags, Network, sources
-from perfc.tools.oracle import edits
+from perfc.tools import edits
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step

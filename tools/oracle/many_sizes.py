@@ -35,8 +35,8 @@ from perfc.passes.lowering import (
 )
 from perfc.passes.memory import many_peaks, scratch_kernels
 from perfc.passes.timing import sources
+from perfc.tools import edits
 from perfc.tools.models import Dimensions, bind_dimensions
-from perfc.tools.oracle import edits
 from perfc.tools.oracle.columns import DIM, bind_of
 from perfc.tools.oracle.costs import Costs
 from perfc.tools.oracle.families import Family, MemberLags, Peaks, has_costs

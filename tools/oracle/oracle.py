@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.support import paused_collector
+from perfc.tools import edits
 from perfc.tools.analysis import run_of
-from perfc.tools.oracle import edits
 from perfc.tools.oracle.batch import TIME, Answers, batch
 from perfc.tools.oracle.explanation import explained
 from perfc.tools.oracle.ranking import Ranked, rank

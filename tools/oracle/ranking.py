@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.ir import UsageError
 from perfc.passes.timing import Amount, Lag, Network, Timeline, solve_columns, sources
-from perfc.tools.oracle import edits
+from perfc.tools import edits
 from perfc.tools.oracle.state import State
 
 Floats = NDArray[np.float64]

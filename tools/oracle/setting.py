@@ -17,9 +17,9 @@ from perfc.passes.lowering import FuseOps, Recipe
 from perfc.passes.pipeline_spec import parse_pipeline
 from perfc.passes.pipelines import completed, with_backward
 from perfc.passes.precision import ConvertDtype
+from perfc.tools import edits
 from perfc.tools.analysis import check_run, laid_out
 from perfc.tools.models import Model, conversions
-from perfc.tools.oracle import edits
 from perfc.tools.oracle.memory import Memory, remembered
 from perfc.tools.oracle.step import Step, recipes_of
 from perfc.tools.request import CAPTURED, TRAINING, Request

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from perfc.passes.timing import Stretch, Ways
-from perfc.tools.oracle import edits
+from perfc.tools import edits
 from perfc.tools.oracle.places import Unit
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.reports import Report

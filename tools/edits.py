@@ -16,6 +16,19 @@ import attrs
 from perfc.ir import UsageError
 from perfc.tools.given import MAX_DIM, pairs_of, read_dtype, read_field, whole
 
+__all__ = [
+    "Apply",
+    "Bind",
+    "Dtype",
+    "Duration",
+    "Edit",
+    "Fuse",
+    "Place",
+    "Replace",
+    "Shard",
+    "Target",
+]
+
 Pairs: TypeAlias = tuple[tuple[str, Any], ...]
 """A mapping that can be hashed: names and values, sorted."""
 
