@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from perfc.ir import PerfcError
+from perfc.ir.support import US
 from perfc.measure.device import Device
-from perfc.measure.timing import US
 from perfc.traces import covered
 
 DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})

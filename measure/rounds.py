@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import attrs
 import torch
 
+from perfc.ir.support import US
 from perfc.measure.case import Call, Case, Family, Tensors, math_of
 from perfc.measure.device import Device
-from perfc.measure.timing import US, Timed, Timer, in_turn, mean_of
+from perfc.measure.timing import Timed, Timer, in_turn, mean_of
 
 _MAX_SETS = 128
 """Sets of operands: small ones stay in the L2 as they do in a model."""

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 import torch
 
+from perfc.ir.support import US
 from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import Call
 from perfc.measure.clocks import Clock, ClockReader
@@ -39,7 +40,6 @@ _GRAPH_US = 200.0
 
 _MAX_NODES = 256
 _REPLAYS = 11
-US = 1e6
 
 _MOST_SECONDS = 0.3
 """A way of timing a case on a GPU ends then, however few repetitions there are: a

@@ -10,7 +10,7 @@ import attrs
 from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
-from perfc.ir.support import Level, PipelineError, brief
+from perfc.ir.support import US, Level, PipelineError, brief
 from perfc.passes import LowerKernels, Pass, PassManager, Transform
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
@@ -32,9 +32,6 @@ from perfc.passes.pipelines import (
 from perfc.passes.timing import Overhead
 from perfc.tools.models import Model
 from perfc.tools.request import Request
-
-US = 1e6
-"""Microseconds in a second."""
 
 
 @attrs.frozen(eq=False)

@@ -25,6 +25,7 @@ from perfc.costmodels import Estimate, load_target
 from perfc.fitting.scores import Z90
 from perfc.ir import Kernel, Record
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import US
 from perfc.measure.case import Case
 from perfc.measure.models import Setting, find_subject
 from perfc.passes import task_mask
@@ -34,8 +35,6 @@ from perfc.tools import Model, Report, Results, analyze, conversions, load
 TARGETS = ("h100-sxm-80g", "h200-sxm-141g")
 
 Floats: TypeAlias = NDArray[np.float64]
-
-_US = 1e6
 
 
 class Call(Protocol):
@@ -242,8 +241,8 @@ def predicted_call(
     seconds = np.zeros(len(costs))
     for number, count in counts.items():
         seconds[number] = count * costs.seconds[number]
-    kernel_us = float(seconds.sum()) * _US
-    gaps_us = len(kernels) * report.target.device.graph_gap_s * _US
+    kernel_us = float(seconds.sum()) * US
+    gaps_us = len(kernels) * report.target.device.graph_gap_s * US
     low, high = _interval(_sigma(seconds, costs))
     op, dtype, params = key
     return KernelPrediction(

@@ -26,6 +26,7 @@ from collection.launches import LONGEST_NAME
 from collection.nvml import Nvml, open_nvml
 from collection.sampler import FIELDS, SAMPLE_SECONDS, Sample, sampling
 from collection.tables import Cell, Column, Field, Format, read_table, write_table
+from perfc.ir.support import US
 from perfc.measure.device import Device
 
 Call: TypeAlias = Callable[[], object]
@@ -47,7 +48,6 @@ _LEAST_SHARE = 0.3
 
 _LEAST_SECONDS = 0.1
 _END_SECONDS = 0.2
-_US = 1e6
 
 SUSTAINED = Format(
     "perfc.sustained/1",
@@ -129,7 +129,7 @@ class CpuMark:
 
     def since_us(self, earlier: CpuMark) -> float:
         """Return the time from an earlier one."""
-        return (self.seconds - earlier.seconds) * _US
+        return (self.seconds - earlier.seconds) * US
 
 
 def run(
@@ -302,7 +302,7 @@ def timed_chunks(
         nonlocal last
         begin, (calls, last) = last, ahead.popleft()
         last.wait()
-        return begin.since_us(first) / _US, calls, last.since_us(begin) / calls
+        return begin.since_us(first) / US, calls, last.since_us(begin) / calls
 
     while time.monotonic() < until:
         ahead.append((_called(call, each, until), mark()))

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
         unquote,
         word_text,
     )
-    from perfc.ir.support.sizes import format_bytes, three_digits
+    from perfc.ir.support.sizes import US, format_bytes, three_digits
 else:
     __getattr__ = door(
         __name__,
@@ -140,7 +140,7 @@ else:
                 "unquote",
                 "word_text",
             ),
-            "sizes": ("format_bytes", "three_digits"),
+            "sizes": ("US", "format_bytes", "three_digits"),
         },
     )
 
@@ -156,6 +156,7 @@ __all__ = [
     "PRESETS",
     "STRING",
     "TARGETS",
+    "US",
     "BudgetError",
     "Diagnostic",
     "Level",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+US = 1e6
+"""Microseconds in a second."""
+
 
 def format_bytes(amount: float) -> str:
     """Write bytes of memory with three significant digits and a binary prefix.

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from perfc.ir import Record
+from perfc.ir.support import US
 from perfc.measure.device import Device
 from perfc.measure.timing import percentiles
 from perfc.measurements import Measurement
@@ -25,8 +26,6 @@ _REPEATS = 60
 _WARM_UP = 10
 _CALLS = 50
 """Calls of one op between two readings of the clock."""
-
-_US = 1e6
 
 
 def dispatch_rows(device: Device) -> list[Measurement]:
@@ -58,7 +57,7 @@ def _samples_us(call: Callable[[], object], times: int = 1) -> list[float]:
         start = time.perf_counter()
         for _ in range(times):
             call()
-        samples.append((time.perf_counter() - start) / times * _US)
+        samples.append((time.perf_counter() - start) / times * US)
     return samples[_WARM_UP:]
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from perfc.ir import AttrValue
+from perfc.ir.support import US
 from perfc.measure.capture import captured
 from perfc.measure.device import Device
 from perfc.measure.profiled import Trace, trace_of
-from perfc.measure.timing import US
 
 _TIMES = 200
 _WARM_UP = 20

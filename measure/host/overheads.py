@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from perfc.ir import AttrValue, PerfcError, Record
-from perfc.ir.support import parse_json, read_text, write_file
+from perfc.ir.support import US, parse_json, read_text, write_file
 from perfc.measure.device import Device
 from perfc.measure.failure import explained
 from perfc.measure.host.floors import floors
@@ -22,7 +22,7 @@ from perfc.measure.host.times import Key, host_events, host_times
 from perfc.measure.kernel_run import Say, check_source
 from perfc.measure.models import ON_DEVICE, Iteration, Setting, Subject, find_subject
 from perfc.measure.profiled import Trace, trace_of
-from perfc.measure.timing import US, percentiles
+from perfc.measure.timing import percentiles
 from perfc.measurements import MEASUREMENTS, Measurement, RowWriter
 
 HOST_OP = "host_overhead"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from perfc.frontends.torch import Label, Made, loss_of, settled_loss
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import US, UnsupportedModelError
 from perfc.measure.capture import capture_stream, captured
 from perfc.measure.case import math_of
 from perfc.measure.device import Device
@@ -28,7 +28,6 @@ from perfc.measure.models.setting import (
     STORED,
     Setting,
 )
-from perfc.measure.timing import US
 
 _SDPA: Any = torch.nn.attention  # its types are partly unknown
 

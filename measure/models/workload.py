@@ -20,6 +20,7 @@ import attrs
 import torch
 
 from perfc.ir import PerfcError, UsageError
+from perfc.ir.support import US
 from perfc.measure.clocks import Clock, ClockReader
 from perfc.measure.device import Device
 from perfc.measure.failure import RunError, explained
@@ -29,7 +30,7 @@ from perfc.measure.models.iteration import Iteration
 from perfc.measure.models.setting import AUTO, CUDAGRAPH, Setting
 from perfc.measure.models.subject import Subject
 from perfc.measure.profiled import Trace, allocated_peak, trace_of
-from perfc.measure.timing import US, percentiles
+from perfc.measure.timing import percentiles
 from perfc.measurements import TEST, WORKLOADS, RowWriter, WorkloadMeasurement
 
 Key: TypeAlias = tuple[object, ...]

@@ -29,7 +29,7 @@ from perfc.ir import (
 from perfc.ir.dims import evaluate
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.ir.node_kinds import is_embedding_bag
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import US, UnsupportedModelError
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.embeddings.sharded_tables import lookups_of_tables
 from perfc.passes.facts import LAUNCHES
@@ -38,7 +38,6 @@ from perfc.passes.graphs import LaunchCopy, typed
 LOOK_AHEAD, LRU, NONE = POLICIES = ("lookahead", "lru", "none")
 """Caches of rows on trainers: one that knows the next batches, one that does not."""
 
-_US = 1e6
 _GBIT = 1e9 / 8
 _STAGE = "lookahead-cache"
 
@@ -154,7 +153,7 @@ class LookaheadCache(Pass):
         return _Plan(
             ahead=ahead,
             way_s=moved / (self._rate(ctx) * min(nodes, self.servers)),
-            oracle_s=self.oracle_us / _US if ahead else 0.0,
+            oracle_s=self.oracle_us / US if ahead else 0.0,
             synced=_synced(tables, found, ranks, ctx) if ahead else (),
         )
 

@@ -18,13 +18,13 @@ from perfc.ir import (
     UsageError,
 )
 from perfc.ir.launch import HOST_KINDS
+from perfc.ir.support import US
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import DATA_LOADING, HOSTED, KERNEL_COST, HostedLaunches
 from perfc.passes.loading.stage_file import read_loading
 from perfc.passes.loading.stages import GPU, Loading
 from perfc.passes.timing import StreamSchedule
 
-_US = 1e6
 _FILE = -1
 """Depth that stands for the file's."""
 
@@ -144,7 +144,7 @@ class InputPipeline(Pass):
             return
         costs = ctx.get(KERNEL_COST, program)
         _, schedule = StreamSchedule().scheduled(hosted, costs, ctx.target)
-        found = LoadedStep(loading, max(schedule.end_s, default=0.0) * _US)
+        found = LoadedStep(loading, max(schedule.end_s, default=0.0) * US)
         waits = _waits(found)
         if waits:
             hosted = tuple(_behind(one, waits) for one in hosted)
@@ -162,15 +162,15 @@ def _waits(found: LoadedStep) -> list[tuple[str, float]]:
     """Return the waits of a step: their names, and how many seconds each."""
     loading = found.loading
     if not loading.overlapped:
-        each = [(stage.name, stage.time_us / _US) for stage in loading.stages]
+        each = [(stage.name, stage.time_us / US) for stage in loading.stages]
         return [(name, seconds) for name, seconds in each if seconds > 0]
     slowest = loading.slowest(found.step_us)
     if found.exposed_us <= 0:
         return []
     on_gpu = [stage for stage in loading.of(GPU) if stage.time_us > 0]
     if slowest == next(loading.limits(found.step_us)):
-        return [(stage.name, stage.time_us / _US) for stage in on_gpu]
-    return [(slowest.name, found.exposed_us / _US)]
+        return [(stage.name, stage.time_us / US) for stage in on_gpu]
+    return [(slowest.name, found.exposed_us / US)]
 
 
 def _behind(

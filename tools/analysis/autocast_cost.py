@@ -7,12 +7,11 @@ import numpy as np
 
 from perfc.costmodels import cost_models, price
 from perfc.ir import Diagnostic, Kernel, Work
-from perfc.ir.support import Level
+from perfc.ir.support import US, Level
 from perfc.passes.lowering import Settings
 from perfc.passes.timing import kernel_numbers
 from perfc.tools.reports import Report
 from perfc.tools.request import CAPTURED
-from perfc.tools.run import US
 
 COSTS_MORE = "casts-cost-more"
 """Code of the remark on casts that take longer than they save."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir.launch import HOST_KINDS
+from perfc.ir.support import US
 from perfc.passes import MemoryUse, task_mask
 from perfc.passes.columns import integers
 from perfc.passes.lowering import fused_nodes
@@ -16,7 +17,6 @@ from perfc.passes.memory import BufferKind
 from perfc.passes.timing import detail_mask
 from perfc.tools.reports import Report, Results
 
-US = 1e6
 MEMORY_CLASSES: Mapping[str, frozenset[BufferKind]] = {
     "parameters": frozenset({BufferKind.PARAMETER, BufferKind.CONSTANT}),
     "optimizer": frozenset({BufferKind.OPTIMIZER}),

@@ -14,12 +14,11 @@ import attrs
 import numpy as np
 
 from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir.support import US
 from perfc.passes import task_mask
 from perfc.passes.columns import integers
 from perfc.passes.timing import device_mask, kernel_numbers
 from perfc.tools.reports import Report, Results
-
-US = 1e6
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ import numpy as np
 from perfc.ir import Graph, Node, TaskKind, TensorType, Value
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.node_kinds import is_constant
-from perfc.ir.support import UnsupportedModelError
+from perfc.ir.support import US, UnsupportedModelError
 from perfc.passes import task_mask
 from perfc.passes.graphs import OPTIMIZER, is_training_step, typed
 from perfc.passes.parallel import Layers, Stages
@@ -19,7 +19,6 @@ from perfc.passes.timing import TimeErrors
 from perfc.planning.networks import Crossing, LayerPrices
 from perfc.tools.reports import Report, Results
 
-_US = 1e6
 _FORWARD = ("forward", "loss", "")
 _BACKWARD = "backward"
 
@@ -115,7 +114,7 @@ class _Sizes:
 
     def prices(self, report: Report, seconds: Mapping[str, float]) -> LayerPrices:
         """Return the prices of layers."""
-        phases = {entry["phase"]: entry["time_us"] / _US for entry in report.phases}
+        phases = {entry["phase"]: entry["time_us"] / US for entry in report.phases}
         forward = self._spread(seconds, backward=False)
         backward = self._spread(seconds, backward=True)
         parameters = self._parameters()
@@ -209,7 +208,7 @@ def _watts(report: Report) -> tuple[float | None, float]:
 
     Of boards that nobody has measured, their share of a node draws the same throughout.
     """
-    joules, time_s = report.summary["energy_j"], report.time_us / _US
+    joules, time_s = report.summary["energy_j"], report.time_us / US
     if joules is None:
         return None, 0.0
     sustained = report.results.sustained

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfc.ir.support import US
 from perfc.planning.networks import stage_runs
 from perfc.tools.charts import Box, box_timeline, interval_text, plan_bars
 from perfc.tools.networks.placing import NetworkPlan
@@ -21,7 +22,6 @@ from perfc.tools.pages import (
 )
 from perfc.tools.reports import format_bytes, format_percent, format_quantity, format_us
 
-_US = 1e6
 _FORWARD, _BACKWARD, _SENT, _REST = (
     "forward",
     "backward",
@@ -72,7 +72,7 @@ def _heading(found: NetworkComparison) -> Heading:
             f"{found.question.microbatches} microbatches, {best.problem.schedule}",
             f"{asked.dtype}, {asked.runtime}",
         ),
-        answer=format_us(best.step_s * _US),
+        answer=format_us(best.step_s * US),
         label=f"Step of {best.name}:",
         remark=interval_text(found.plans[0]),
         badges=badges,
@@ -99,7 +99,7 @@ def _timeline(found: NetworkComparison, plan: NetworkPlan) -> Timeline:
     boxes.sort(
         key=lambda box: (int(box.lane.split()[1].rstrip(",")), "link" in box.lane)
     )
-    text = f"What stages and links do, over {format_us(plan.step_s * _US)}."
+    text = f"What stages and links do, over {format_us(plan.step_s * US)}."
     return box_timeline(boxes, _COLORS, text)
 
 

@@ -12,7 +12,7 @@ from perfc.costmodels import Target
 from perfc.ir import Graph, PerfcError, TensorType, UsageError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import single
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes.graphs import Tape
 from perfc.passes.parallel import GPIPE, ONE_F_ONE_B, Compress
 from perfc.passes.shapes import Inference
@@ -41,7 +41,6 @@ EVEN, BANDWIDTH = POLICIES = ("even", "bandwidth")
 clusters of fast links; nothing compressed."""
 
 PLACED, FEWER = "placed", "fewer GPUs"
-_US = 1e6
 _NUDGE = 1 + 1e-3
 """Factor of the time of stages by which it is seen how much they move a step."""
 
@@ -308,7 +307,7 @@ class NetworkPricer:
             dtype="fp32",  # the types are those that the tensors have
         )
         totals = report_on(plain).summary
-        return float(max(totals["gpu_active_us"], totals["host_us"])) / _US
+        return float(max(totals["gpu_active_us"], totals["host_us"])) / US
 
     def _table(self, target: Target, samples: int) -> LayerTable:
         key = (target.name, samples)

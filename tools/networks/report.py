@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import Level, brief
+from perfc.ir.support import US, Level, brief
 from perfc.tools.networks.placing import (
     EVEN,
     FEWER,
@@ -30,7 +30,6 @@ from perfc.tools.reports import (
 )
 
 Json: TypeAlias = dict[str, Any]
-_US = 1e6
 
 
 @attrs.frozen(eq=False)
@@ -74,9 +73,9 @@ class NetworkComparison(VerbResult):
         priced = [
             PricedPlan(
                 name=plan.name,
-                time_us=plan.step_s * _US,
-                time_us_p05=plan.low_s * _US,
-                time_us_p95=plan.high_s * _US,
+                time_us=plan.step_s * US,
+                time_us_p05=plan.low_s * US,
+                time_us_p95=plan.high_s * US,
                 energy_j=plan.energy_j,
                 peak_memory_bytes=round(max(plan.memory)),
             )
@@ -110,7 +109,7 @@ class NetworkComparison(VerbResult):
             if plan.name == FEWER:
                 yield (
                     f"{plan.gpus} of {network.gpus} GPUs would take "
-                    f"{format_us(plan.step_s * _US)}: links cost more than the others "
+                    f"{format_us(plan.step_s * US)}: links cost more than the others "
                     "save"
                 )
 
@@ -130,9 +129,9 @@ class NetworkComparison(VerbResult):
             "strategy": plan.name,
             "ranks": plan.gpus,
             "batch": batch,
-            "step_us": plan.step_s * _US,
-            "step_us_p05": plan.low_s * _US,
-            "step_us_p95": plan.high_s * _US,
+            "step_us": plan.step_s * US,
+            "step_us_p05": plan.low_s * US,
+            "step_us_p95": plan.high_s * US,
             "bubble": plan.bubble,
             "samples_per_s": batch / plan.step_s,
             "peak_memory_bytes": round(max(plan.memory)),
@@ -156,12 +155,12 @@ class NetworkComparison(VerbResult):
                     "gpus": unit.gpus,
                     "layers": end - begin,
                     "first_layer": names[begin],
-                    "time_us": (times.forward_s + times.backward_s) * _US,
-                    "forward_us": times.forward_s * _US,
-                    "backward_us": times.backward_s * _US,
-                    "tail_us": times.tail_s * _US,
-                    "link_us": times.sent_s * _US,
-                    "backward_link_us": times.returned_s * _US,
+                    "time_us": (times.forward_s + times.backward_s) * US,
+                    "forward_us": times.forward_s * US,
+                    "backward_us": times.backward_s * US,
+                    "tail_us": times.tail_s * US,
+                    "link_us": times.sent_s * US,
+                    "backward_link_us": times.returned_s * US,
                     "ratio": plan.ratios[place] if place < last else None,
                     "memory_bytes": plan.memory[place],
                 }
@@ -261,4 +260,4 @@ class NetworkComparison(VerbResult):
 
 
 def _us(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * _US
+    return None if seconds is None else seconds * US

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, Kernel, UsageError
-from perfc.ir.support import Level, paused_collector
+from perfc.ir.support import US, Level, paused_collector
 from perfc.passes.facts import LAUNCHES
 from perfc.tools import edits
 from perfc.tools.given import MAX_DIM, closest
@@ -28,7 +28,6 @@ from perfc.tools.reports import Report
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
 
-_S_TO_US = 1e6
 TIME = "time_us"
 P05, P95 = "time_us_p05", "time_us_p95"
 ACTIVE = "gpu_active_us"
@@ -269,7 +268,7 @@ class _Asking:
         try:
             if TIME in others:
                 times_s = solving.times_s()
-                others.pop(TIME)[np.concatenate(rows)] = times_s * _S_TO_US
+                others.pop(TIME)[np.concatenate(rows)] = times_s * US
             self._find(solving, apart, others)
         except ProportionsVaryError:
             if len(family.states) != 1:
@@ -292,12 +291,12 @@ class _Asking:
         for block in solving.blocks(intervals=bool(intervals)):
             own, left = np.split(left, [len(block.times_s)])
             if ACTIVE in found:
-                found[ACTIVE][own] = block.active_s * _S_TO_US
+                found[ACTIVE][own] = block.active_s * US
             if intervals:
                 low_s, high_s = block.intervals_s
                 both: Mapping[str, Floats] = {P05: low_s, P95: high_s}
                 for name in intervals:
-                    found[name][own] = both[name] * _S_TO_US
+                    found[name][own] = both[name] * US
 
     def asked(self, configuration: int, host: HostFields) -> list[edits.Edit]:
         """Return the edits of one configuration that are no setting."""
@@ -355,11 +354,7 @@ class _Apart:
                 now = state.after(self.asking.asked(configuration, self.host))
                 report = None if [*found] == [TIME] else now.report()
                 for name, values in found.items():
-                    read = (
-                        now.time_s * _S_TO_US
-                        if report is None
-                        else WANTED[name](report)
-                    )
+                    read = now.time_s * US if report is None else WANTED[name](report)
                     values[configuration] = read
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import US
 from perfc.passes.lowering import LowerKernels, dtype_name
 from perfc.passes.timing import SustainedClock, sources, task_mask
 from perfc.tools.oracle.columns import Columns
@@ -26,8 +27,6 @@ from perfc.tools.run import Run
 
 Floats: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
-
-_US = 1e6
 
 
 @attrs.frozen(eq=False)
@@ -126,13 +125,13 @@ def _found(
 
 
 def _numbers(block: SolvedBlock) -> dict[str, Floats]:
-    time_us, active_us = block.times_s * _US, block.active_s * _US
+    time_us, active_us = block.times_s * US, block.active_s * US
     low_s, high_s = block.intervals_s
     launched = np.count_nonzero(task_mask(block.graph, BUSY_KINDS))
     return {
         "time_us": time_us,
-        "time_us_p05": low_s * _US,
-        "time_us_p95": high_s * _US,
+        "time_us_p05": low_s * US,
+        "time_us_p95": high_s * US,
         "gpu_active_us": active_us,
         "gpu_idle_us": np.maximum(0.0, time_us - active_us),
         "launches": np.full(len(time_us), float(launched)),

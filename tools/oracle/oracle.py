@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from perfc.ir import Diagnostic, UsageError
-from perfc.ir.support import paused_collector
+from perfc.ir.support import US, paused_collector
 from perfc.tools import edits
 from perfc.tools.analysis import run_of
 from perfc.tools.oracle.batch import TIME, Answers, batch
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from perfc.tools.models import Model
     from perfc.tools.oracle.curve import Curve
     from perfc.tools.reports import Report, Sensitivity
-
-_US = 1e6
-"""Microseconds in a second."""
 
 
 class Oracle:
@@ -58,7 +55,7 @@ class Oracle:
     @property
     def time_us(self) -> float:
         """Microseconds of an iteration, as it stands."""
-        return self._states[-1].time_s * _US
+        return self._states[-1].time_s * US
 
     @property
     def model(self) -> Model:
@@ -103,10 +100,10 @@ class Oracle:
         if len(asked) == 1 and type(asked[0]) is edits.Duration:
             time_s = state.quick_s(asked[0])
             if time_s is not None:
-                return time_s * _US
+                return time_s * US
         edited = _checked(asked)
         with paused_collector():  # most of what is made is dropped before the end
-            return state.after(edited).time_s * _US
+            return state.after(edited).time_s * US
 
     def batch(
         self, columns: Mapping[str, Any], want: str | Sequence[str] = (TIME,)

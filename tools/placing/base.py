@@ -13,7 +13,7 @@ from perfc.costmodels.tiers import TieredTable
 from perfc.ir import Graph, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.program import Program
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes import World
 from perfc.planning.plans import Table
 from perfc.tools.analysis import analyze
@@ -22,8 +22,6 @@ from perfc.tools.placing.question import Question, chosen_tables
 from perfc.tools.reports import Report
 from perfc.tools.request import Request
 from perfc.tools.sharding import ShardModel
-
-US = 1e6
 
 
 @attrs.frozen(eq=False, kw_only=True)

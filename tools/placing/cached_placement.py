@@ -16,7 +16,7 @@ import attrs
 from perfc.costmodels.locality import CachedTable, LookAheadRows, window_that_fits
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes.embeddings import LookaheadCache, cached_tables
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.tools.analysis import report_on
@@ -37,8 +37,6 @@ Json: TypeAlias = dict[str, Any]
 LOOK_AHEAD = "lookahead"
 REMOTE = "remote"
 """The tier of the tables: servers."""
-
-_US = 1e6
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -118,7 +116,7 @@ class CachedPlacement(VerbResult):
         return with_probabilities(priced, [report.errors for _, report in self.steps])
 
     def _exposed_us(self, report: Report) -> float:
-        return max(report.time_us - self.without_s * _US, 0.0)
+        return max(report.time_us - self.without_s * US, 0.0)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -134,7 +132,7 @@ class CachedPlacement(VerbResult):
     def _document(self) -> Json:
         step = dict(self.steps)[LOOK_AHEAD]
         named = list(zip(self.tables, self.ahead, strict=True))
-        per_s = _US / step.time_us
+        per_s = US / step.time_us
         fetched = math.fsum(rows.fetched for _, rows in named)
         moved = math.fsum(rows.fetched * table.row_bytes for (_, table), rows in named)
         used = math.fsum(table.curve.rows * table.row_bytes for _, table in self.tables)
@@ -224,7 +222,7 @@ def look_ahead(
     return CachedPlacement(
         question=question,
         steps=tuple(sorted(steps, key=lambda one: one[1].time_us)),
-        without_s=plain.time_us / _US,
+        without_s=plain.time_us / US,
         tables=tuple(zip(names, tables, strict=True)),
         window=window_that_fits(tables, question.window, question.rows),
     )

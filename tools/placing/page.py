@@ -8,6 +8,7 @@ import attrs
 
 from perfc.costmodels.sheets import DRAM, find_tier
 from perfc.ir import PerfcError
+from perfc.ir.support import US
 from perfc.planning.searches import search_tiers
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
@@ -42,7 +43,6 @@ _SIZES = 8
 """Sizes of the cache that are drawn, evenly up to its memory."""
 
 _ALL = 10**9
-US = 1e6
 
 
 def place_page(found: Placement, say: Callable[[str], None] = lambda _: None) -> str:

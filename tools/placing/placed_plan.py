@@ -22,13 +22,12 @@ from perfc.costmodels.tiers import (
     remote_lookups,
 )
 from perfc.ir import PerfcError
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes.timing import TimeErrors
 from perfc.planning.searches import COST, POWER, TierSetting, TierTask
 from perfc.tools.placing.site import Site
 from perfc.tools.reports import PricedPlan
 
-US = 1e6
 _SIGMA = constants("tiers").number("tier_sigma")
 _Z = constants("kernels").number("z90")
 """95th percentile of the standard normal distribution."""

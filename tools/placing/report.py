@@ -10,7 +10,7 @@ import attrs
 from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
 from perfc.ir import Diagnostic
-from perfc.ir.support import Level, brief
+from perfc.ir.support import US, Level, brief
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.question import Question
 from perfc.tools.placing.scenario import BASE, TIERS, Scenario
@@ -27,7 +27,6 @@ from perfc.tools.reports import (
 
 Json: TypeAlias = dict[str, Any]
 Lines: TypeAlias = list[tuple[str, ...]]
-US = 1e6
 _SHOWN = 64
 """Tables that are printed one by one: those with most reads."""
 

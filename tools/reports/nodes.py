@@ -12,12 +12,12 @@ from perfc.costmodels import COLLECTIVES
 from perfc.ir import Graph, LaunchGraph, LaunchOp
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import NOWHERE, Location
+from perfc.ir.support import US
 from perfc.passes.lowering import fused_nodes
 from perfc.tools.models import common_name
 from perfc.tools.reports.results import STATED, Results, lone_id
 
 Json: TypeAlias = dict[str, Any]
-US = 1e6
 NODE_KEYS = (
     "id",
     "op",

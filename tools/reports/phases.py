@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
+from perfc.ir.support import US
 from perfc.passes import MemoryUse, task_mask
 from perfc.passes.timing import device_mask
 from perfc.tools.reports.results import Results
 
 Json: TypeAlias = dict[str, Any]
-US = 1e6
 PHASES = ("forward", "loss", "backward", "optimizer")
 """The phases of a step, in their order; gradients may be zeroed before forward."""
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import US
 from perfc.passes import MemoryUse, task_mask
 from perfc.passes.timing import arrival, device_mask
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.stretches import Stretch, Stretches, disjoint, idle, total_s
 
 Json: TypeAlias = dict[str, Any]
-US = 1e6
 _COMPUTE = BUSY_KINDS - {TaskKind.COLLECTIVE}
 _COLLECTIVE = frozenset({TaskKind.COLLECTIVE})
 

@@ -10,7 +10,14 @@ import attrs
 
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
-from perfc.ir.support import Level, format_bytes, path_text, paused_collector, printable
+from perfc.ir.support import (
+    US,
+    Level,
+    format_bytes,
+    path_text,
+    paused_collector,
+    printable,
+)
 from perfc.passes import MemoryUse, timing
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
@@ -31,7 +38,7 @@ from perfc.tools.reports.results import Results
 from perfc.tools.reports.variants import Variant, variants_of
 from perfc.tools.reports.verb_result import VerbResult
 from perfc.tools.request import TRAINING
-from perfc.tools.run import US, Run
+from perfc.tools.run import Run
 
 if TYPE_CHECKING:
     from networkx import DiGraph

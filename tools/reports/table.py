@@ -12,6 +12,7 @@ import attrs
 
 from perfc.costmodels import Device
 from perfc.costmodels.machine import NEAR_ROWS
+from perfc.ir.support import US
 from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
 from perfc.tools.reports.numbers import (
@@ -46,7 +47,6 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")
 _BAR_WIDTH = 24
 _ROWS = 8
 _FIXES = 6
-_US = 1e6
 _WORTH_FIXING = 0.005
 _WORTH_SAYING = 0.03
 _WEAK = {"assumed": "assumed", "single": "read off one case"}
@@ -281,7 +281,7 @@ def _power(report: Json) -> tuple[str, str]:
     joules, per_joule = summary["energy_j"], summary["samples_per_j"]
     if joules is None:
         return "", ""
-    watts = joules * _US / summary["time_us"] / world_size(report)
+    watts = joules * US / summary["time_us"] / world_size(report)
     parts = [f"{format_quantity(joules, 'J')} an iteration"]
     parts += [f"{per_joule:.3g} samples/J"] if per_joule else []
     clock_mhz = summary["sm_clock_mhz"]

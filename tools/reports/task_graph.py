@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import networkx as nx
 
+from perfc.ir.support import US
 from perfc.tools.reports.results import Results
-
-US = 1e6
 
 
 def task_graph(results: Results) -> nx.DiGraph[int]:

@@ -10,6 +10,7 @@ import attrs
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import US
 from perfc.passes.facts import DATA_LOADING
 from perfc.passes.what_if import HostSaving, OpSaving, Savings, SiteSaving
 from perfc.tools.models import common_place
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = dict[str, Any]
 _S = TypeVar("_S", OpSaving, SiteSaving, HostSaving)
-US = 1e6
 ALL = "all"
 _LAUNCHING = frozenset({TaskKind.HOST, TaskKind.CALL})
 """What the host does for each launch; it waits besides."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfc.ir.support import US
 from perfc.tools.charts import interval_text, plan_bars
 from perfc.tools.pages import (
     Badge,
@@ -30,7 +31,6 @@ from perfc.tools.sharding.report import (
 )
 from perfc.tools.sharding.search import RankedPlan
 
-US = 1e6
 _SHOWN = 3
 """Plans whose ranks are shown: the best ones."""
 

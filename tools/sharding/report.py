@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes import HBM
 from perfc.planning.plans import plan_text, ranking
 from perfc.tools.reports import (
@@ -29,7 +29,6 @@ from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.search import LOOKUPS, Floats, PlanSearch, RankedPlan
 
 Json: TypeAlias = dict[str, Any]
-US = 1e6
 _BAR = 32
 _LEAST_S = 1e-7
 """Bars of less than this are not drawn full."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from perfc.ir.support import US
 from perfc.planning.strategies import StrategyPrice
 from perfc.tools.charts import (
     interval_text,
@@ -36,8 +37,6 @@ from perfc.tools.strategies.report import (
     not_priced,
     strategy_tables,
 )
-
-_US = 1e6
 
 
 def strategies_page(found: Comparison) -> str:
@@ -83,7 +82,7 @@ def _heading(found: Comparison) -> Heading:
     return Heading(
         title,
         asked=facts,
-        answer=format_us(best.step_s * _US),
+        answer=format_us(best.step_s * US),
         label=f"Step with {best.strategy}:",
         remark=interval_text(priced),
         badges=[
@@ -121,11 +120,11 @@ def _parts(best: StrategyPrice) -> Iterator[Bar]:
         if part_s:
             share = format_percent(part_s / best.step_s)
             kind = kinds.get(name, "idle")
-            yield Bar(name, part_s, format_us(part_s * _US), share, kind)
+            yield Bar(name, part_s, format_us(part_s * US), share, kind)
     exposed_s = best.exposed_s
     if exposed_s:
         share = format_percent(exposed_s / best.step_s)
-        text = format_us(exposed_s * _US)
+        text = format_us(exposed_s * US)
         yield Bar("of it exposed communication", exposed_s, text, share, "comm")
 
 

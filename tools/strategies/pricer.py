@@ -10,7 +10,7 @@ import attrs
 
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.planning.strategies import (
     INTERLEAVED,
     Strategy,
@@ -27,7 +27,6 @@ from perfc.tools.reports import Report, bubble_s
 from perfc.tools.strategies.layers import layers_s
 from perfc.tools.strategies.models import StrategyModels
 
-_US = 1e6
 _STEP = frozenset({"forward", "loss", "backward"})
 _GARBAGE = 500_000
 """Objects that are made before those that refer to each other are looked for."""
@@ -107,10 +106,10 @@ class Pricer:
         price = StrategyPrice(
             strategy=strategy,
             samples=samples,
-            step_s=report.time_us / _US,
-            low_s=low_us / _US,
-            high_s=high_us / _US,
-            exposed_s=totals["exposed_comm_us"] / _US,
+            step_s=report.time_us / US,
+            low_s=low_us / US,
+            high_s=high_us / US,
+            exposed_s=totals["exposed_comm_us"] / US,
             bubble_s=bubble_s(results) if strategy.stages > 1 else 0.0,
             shares=report.bound_shares,
             parameters_bytes=report.memory_use.parameters_bytes,
@@ -212,9 +211,9 @@ def _part_of(report: Report) -> _Part:
     optimizer = phases.get("optimizer", {"device_us": 0.0})
     kinds = report.memory["by_kind"]
     return _Part(
-        device_s=(device_us - report.summary["comm_us"]) / _US,
-        host_s=math.fsum(entry["host_us"] for entry in step) / _US,
-        optimizer_s=optimizer["device_us"] / _US,
+        device_s=(device_us - report.summary["comm_us"]) / US,
+        host_s=math.fsum(entry["host_us"] for entry in step) / US,
+        optimizer_s=optimizer["device_us"] / US,
         lasting_bytes=kinds["parameters"] + kinds["optimizer_state"],
         saved_bytes=kinds["saved_for_backward"],
     )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import brief
+from perfc.ir.support import US, brief
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import Findings, Left, Refused, Strategy, StrategyPrice
 from perfc.tools.reports import (
@@ -34,7 +34,6 @@ _SAID = (
 )
 """Fields of a request that a printed command repeats, in this order."""
 
-_US = 1e6
 _WIDTH = 96
 _REASONS = 8
 
@@ -134,8 +133,8 @@ class Comparison(VerbResult):
         if self.within_s is None or best is None:
             return {}
         return {
-            "within_us": self.within_s * _US,
-            "step_us": best.step_s * _US,
+            "within_us": self.within_s * US,
+            "step_us": best.step_s * US,
             "samples_per_s_per_gpu": best.samples_per_s / best.strategy.ranks,
         }
 
@@ -168,9 +167,9 @@ class Comparison(VerbResult):
 def _priced_plan(price: StrategyPrice) -> PricedPlan:
     return PricedPlan(
         name=str(price.strategy),
-        time_us=price.step_s * _US,
-        time_us_p05=price.low_s * _US,
-        time_us_p95=price.high_s * _US,
+        time_us=price.step_s * US,
+        time_us_p05=price.low_s * US,
+        time_us_p95=price.high_s * US,
         energy_j=price.energy_j,
         peak_memory_bytes=price.peak_bytes,
     )
@@ -186,11 +185,11 @@ def _row(compared: Comparison, price: StrategyPrice) -> Json:
     return {
         **_named(price.strategy),
         "batch": price.samples,
-        "step_us": price.step_s * _US,
-        "step_us_p05": price.low_s * _US,
-        "step_us_p95": price.high_s * _US,
-        "exposed_comm_us": price.exposed_s * _US,
-        "bubble_us": price.bubble_s * _US,
+        "step_us": price.step_s * US,
+        "step_us_p05": price.low_s * US,
+        "step_us_p95": price.high_s * US,
+        "exposed_comm_us": price.exposed_s * US,
+        "bubble_us": price.bubble_s * US,
         "bound": price.bound,
         "bound_shares": dict(price.shares),
         "samples_per_s": price.samples_per_s,
@@ -208,7 +207,7 @@ def _left_json(left: Left) -> Json:
     return {
         **_named(left.strategy),
         "reason": left.reason,
-        "step_us_at_least": None if bound is None else bound.step_s * _US,
+        "step_us_at_least": None if bound is None else bound.step_s * US,
         "memory_bytes_at_least": None if bound is None else bound.peak_bytes,
     }
 
@@ -270,13 +269,13 @@ def _table(
             "missing": format_bytes(price.missing_bytes) if missing else None,
             "strategy": str(price.strategy),
             "GPUs": f"{price.strategy.ranks:,}" if several else None,
-            "step": format_us(price.step_s * _US),
+            "step": format_us(price.step_s * US),
             "90 % interval": _interval(price),
             "P(fastest)": None if missing else plan.chance,
             "samples/s": format_quantity(price.samples_per_s, "").strip(),
             "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
             "memory": format_bytes(price.peak_bytes),
-            "exposed": format_us(price.exposed_s * _US),
+            "exposed": format_us(price.exposed_s * US),
             "bubble": _bubble(price) if stages else None,
             "bound by": price.bound,
         }
@@ -287,7 +286,7 @@ def _table(
 
 
 def _interval(price: StrategyPrice) -> str:
-    return f"{format_us(price.low_s * _US)} to {format_us(price.high_s * _US)}"
+    return f"{format_us(price.low_s * US)} to {format_us(price.high_s * US)}"
 
 
 def _bubble(price: StrategyPrice) -> str:
@@ -323,7 +322,7 @@ def not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
             least = min(bound.peak_bytes for bound in bounds) - limit
             line += f"; at least {format_bytes(least)} too much"
         elif bounds and any(bound.step_s for bound in bounds):
-            least_us = min(bound.step_s for bound in bounds) * _US
+            least_us = min(bound.step_s for bound in bounds) * US
             line += f"; at least {format_us(least_us)}"
         yield line
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError
+from perfc.ir.support import US
 from perfc.tools.analysis import check_run, run_of
 from perfc.tools.cost import gco2e_per_million, usd_per_million
 from perfc.tools.models import Model
 from perfc.tools.oracle import FEWEST, Found, Memory, Setting, found_together
 from perfc.tools.request import Request
-from perfc.tools.run import US, Run
+from perfc.tools.run import Run
 from perfc.tools.sweeping.axes import Axis, Role
 from perfc.tools.sweeping.space import INTERVAL, Configuration, Space
 
