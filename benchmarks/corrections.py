@@ -40,13 +40,14 @@ import numpy as np
 from training.gemm import GemmRows
 from training.gemm_residual import fit_residuals
 from training.network_fit import write_networks
-from training.samples import Floats, Sample, held_out_samples, samples_of
+from training.samples import Sample, held_out_samples, samples_of
 from training.shipped_gemms import NOT_SHIPPED, shipped
 
 from perfc.costmodels import cost_models, load_target, price
 from perfc.costmodels.fitted_files import Network, networks
 from perfc.costmodels.fitted_files.fitted_file import fitted
 from perfc.costmodels.gemm import RESIDUAL_FILE, Known, simt_parameters
+from perfc.costmodels.kernels import Floats
 from perfc.fitting.errors import Errors, errors_of
 from perfc.measurements import read_columns
 

@@ -15,16 +15,15 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import attrs
 import numpy as np
 from collection.tables import Field, Format, read_table, table_path
-from numpy.typing import NDArray
 from published.llm_steps import block
 
 import perfc
 from perfc.costmodels import load_target
+from perfc.costmodels.kernels import Flags
 from perfc.costmodels.machine import Power, Target
 from perfc.costmodels.power import held_share
 from perfc.frontends.workloads.attention import Heads
@@ -32,8 +31,6 @@ from perfc.frontends.workloads.builder import Builder
 from perfc.ir import DTYPES, Graph, single
 from perfc.passes.precision import ConvertDtype
 from perfc.tools.models import Dimensions, prepare, training_passes
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 _TABLE = Format(
     "perfc.sustained/1",

@@ -12,23 +12,19 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from training.cross_fit import cross_fitted
 from training.intervals import FEWEST, WITHOUT_NETWORK
 from training.priced_rows import LEVEL, different, power_of
-from training.samples import CALIBRATION, FITTED, TEST, Flags, Sample, samples_of
+from training.samples import CALIBRATION, FITTED, TEST, Sample, samples_of
 from training.unseen import Unseen
 from training.unseen_intervals import between, spread_of, widening
 
 from perfc.costmodels import COLLECTIVES, cost_models
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, Flags, Floats
 from perfc.fitting.scores import Z90
 from perfc.measurements import read_columns
-
-Floats: TypeAlias = NDArray[np.float64]
 
 KNOWN_OFF, UNSEEN_OFF = 0.03, 0.05
 """How far off 90 % the share of rows inside may be."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import COLLECTIVES, KernelTable, Target
 from perfc.costmodels.collectives import (
@@ -19,10 +18,9 @@ from perfc.costmodels.collectives import (
     node_rate,
     weighed,
 )
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import COLLECTIVE_TIMINGS, price_table
 from perfc.measurements import TEST, Measurement, MeasurementError, kernel_of
-
-Floats = NDArray[np.float64]
 
 _LEAST_APART = 8.0
 """How many times the smallest message's bytes the largest must have, for two to tell

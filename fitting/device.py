@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target, cost_models, price
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, Floats
 from perfc.costmodels.machine import SCALE, START, Family, KernelFit, fits_of
 from perfc.costmodels.pricing import terms_of
 from perfc.fitting.errors import Errors, errors_of
@@ -30,8 +29,6 @@ from perfc.fitting.scores import Z90
 from perfc.fitting.shipped_rows import agreed_share, logs_of
 from perfc.ir.support import counted
 from perfc.measurements import fold_of
-
-Floats: TypeAlias = NDArray[np.float64]
 
 FEWEST = 5
 """Rows to fit below which a family keeps what perfc ships, but for a GPU's factor."""

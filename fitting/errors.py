@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-
+from perfc.costmodels.kernels import Floats
 
 LEAST_APE = 0.001
 """Least error in a geometric mean, which an error of zero would make zero."""

@@ -10,12 +10,9 @@ would still go anywhere; stiffness holds it, however little it makes.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 BELIEF = 0.3
 """Weight of what was believed before, in rows."""

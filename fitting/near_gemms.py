@@ -12,11 +12,10 @@ factor of two for P100 and P4, each left out of the fit of GEMMs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import (
     SCALE,
     START,
@@ -30,8 +29,6 @@ from perfc.costmodels.machine import (
 from perfc.costmodels.pricing import log_factors
 from perfc.fitting.near_rows import MOST_ROWS
 from perfc.ir import Kernel
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _CHANCE = 0.25
 """Share of a kernel's own variance that no other tells of."""

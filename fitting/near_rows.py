@@ -9,16 +9,13 @@ further off than most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import NearRows, Place
 from perfc.ir import Kernel
-
-Floats: TypeAlias = NDArray[np.float64]
 
 MOST_ROWS = 400
 """More of a family are not taken: the first, which are of all sizes."""

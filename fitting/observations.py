@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import COLLECTIVES, KernelTable, Target
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import Family, family_of
 from perfc.ir import Kernel
 from perfc.measurements import (
@@ -22,8 +22,6 @@ from perfc.measurements import (
     kernel_of,
     split_of,
 )
-
-Floats: TypeAlias = NDArray[np.float64]
 
 LEAST_US = 1e-6
 """Shortest time of a row: nothing takes less than a picosecond."""

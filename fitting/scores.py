@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import (
     COLLECTIVES,
@@ -20,7 +18,15 @@ from perfc.costmodels import (
     load_target,
 )
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import SOFTWARE, CostModel, Estimate, Texts
+from perfc.costmodels.kernels import (
+    SOFTWARE,
+    CostModel,
+    Estimate,
+    Flags,
+    Floats,
+    Indices,
+    Texts,
+)
 from perfc.costmodels.pricing import (
     COLLECTIVE_TIMINGS,
     KERNEL_TIMINGS,
@@ -46,10 +52,6 @@ from perfc.measurements import (
     MeasuredColumns,
     kernel_tables,
 )
-
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Indices: TypeAlias = NDArray[np.intp]
 
 Z90 = 1.6448536269514722
 """Half of a 90 % interval, in standard deviations."""

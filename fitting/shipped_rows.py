@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import Target, price
 from perfc.costmodels.cpu import shipped_rows
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, Floats
 from perfc.costmodels.machine import Family
 from perfc.fitting.observations import Observations
 from perfc.ir import Kernel
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _SHARES = (0.5, 1.0)
 """Shares of what shipped rows say, in the order in which they are tried."""

@@ -11,12 +11,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import PerfcError
 from perfc.ir.support import brief, json_value
 from perfc.measurements.axes import Params, counted_from_first
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MEASUREMENTS, MeasurementError, Schema
-from perfc.measurements.sizes import Floats, Indices
 from perfc.measurements.split import TEST
 from perfc.measurements.table import (
     arrow_cells,

@@ -12,8 +12,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.measurements.schema import MeasurementError
-from perfc.measurements.sizes import Floats, Sizes
+from perfc.measurements.sizes import Sizes
 
 Amounts: TypeAlias = tuple[Floats, Floats, Floats]
 """Flops, bytes read, bytes written; shape (rows,) each."""

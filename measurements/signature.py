@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from perfc.costmodels import COLLECTIVES, KernelTable
-from perfc.costmodels.kernels import ColumnTable, KernelColumns
+from perfc.costmodels.kernels import ColumnTable, Indices, KernelColumns
 from perfc.ir import Kernel, PerfcError, Record, Work, record_of
 from perfc.ir.kernels import check_params
 from perfc.ir.support import VerifyError
@@ -18,7 +18,7 @@ from perfc.measurements.flat_work import FLAT_WORK
 from perfc.measurements.nested_work import NESTED_WORK
 from perfc.measurements.row import Measurement
 from perfc.measurements.schema import MeasurementError
-from perfc.measurements.sizes import Column, Indices, Sizes
+from perfc.measurements.sizes import Column, Sizes
 
 BYTES: Mapping[str, float] = {
     "fp64": 8,

@@ -10,10 +10,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.measurements.schema import MeasurementError
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Column = NDArray[Any]
 
 _COLUMNS: Mapping[frozenset[type], str] = {

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collection.gpu import device_of
 from collection.plan import Planned, passes
@@ -22,6 +21,7 @@ from collection.predicted import (
     rounded,
 )
 from perfc.costmodels import Estimate, load_target
+from perfc.costmodels.kernels import Floats
 from perfc.fitting.scores import Z90
 from perfc.ir import Kernel, Record
 from perfc.ir.launch import BUSY_KINDS
@@ -33,8 +33,6 @@ from perfc.passes.timing import kernel_numbers
 from perfc.tools import Model, Report, Results, analyze, conversions, load
 
 TARGETS = ("h100-sxm-80g", "h200-sxm-141g")
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Call(Protocol):

@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 from training.collectives import (
     CollectiveSample,
-    Floats,
     collective_samples,
     corrected_s,
     fit_systems,
@@ -25,6 +24,7 @@ from perfc.costmodels.collectives import (
     CollectiveParameters,
     CollectiveRows,
 )
+from perfc.costmodels.kernels import Floats
 from perfc.measurements import read_columns
 
 SOURCES = (

@@ -12,8 +12,9 @@ from training.samples import TEST, Sample, samples_of
 from training.shipped_gemms import fit_simt, fit_wide, shown_rows
 
 from perfc.costmodels.gemm import GemmParameters, is_wide, simt_parameters
+from perfc.costmodels.kernels import Floats
 from perfc.measurements import read_columns
-from scoring.group import Floats, Group
+from scoring.group import Group
 from scoring.kernels import kernel_samples
 from scoring.steps import OWN_ROWS
 

@@ -25,8 +25,9 @@ from perfc.costmodels.collectives import (
     CollectiveParameters,
     CollectiveRows,
 )
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.measurements import read_columns
-from scoring.group import Floats, Group, Indices, together
+from scoring.group import Group, together
 
 LINE = "alpha + bytes / beta of each curve"
 """Fitted to every curve of op, type and ranks on its own, with the same rows."""

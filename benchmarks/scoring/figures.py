@@ -18,8 +18,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.fitting.errors import LEAST_APE
-from scoring.group import Floats, Group
+from scoring.group import Group
 
 Figures: TypeAlias = Mapping[str, float]
 """Figures by name, fractions; those of intervals only where some are stated."""

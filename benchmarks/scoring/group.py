@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.fitting.scores import Z90
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 KINDS: Mapping[str, str] = {
     "size": "sizes that no fit has seen, of GPUs, sessions and nodes that fits have",

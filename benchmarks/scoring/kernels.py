@@ -24,11 +24,11 @@ from training.unseen import Unseen
 from training.unseen_intervals import unseen_sigmas
 
 from perfc.costmodels import COLLECTIVES, cost_models
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, Floats, Indices
 from perfc.costmodels.pricing import as_timed
 from perfc.fitting.scores import Z90, priced
 from perfc.measurements import MeasuredColumns, read_columns
-from scoring.group import Floats, Group, Indices
+from scoring.group import Group
 
 ROOFLINE, LIN = "roofline/0.8 + 3 us", "formulas of Lin et al."
 """What is known of kernels without a model of theirs: see `training.baselines`."""

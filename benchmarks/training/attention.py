@@ -14,8 +14,9 @@ from perfc.costmodels.attention import (
     attention_sizes,
 )
 from perfc.costmodels.fitted_files import Network
+from perfc.costmodels.kernels import Floats
 from training.network_fit import fit_network
-from training.samples import Floats, Sample
+from training.samples import Sample
 from training.search import least
 
 LIMITS: Mapping[str, tuple[float, float]] = {

@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from training.samples import Floats, Sample
+from perfc.costmodels.kernels import Floats
+from training.samples import Sample
 
 ACCESS_BYTES = 4
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 TREES = 800
 _SETTINGS = {

@@ -15,10 +15,9 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import lower_bound
-from perfc.costmodels.kernels import SOFTWARE
+from perfc.costmodels.kernels import SOFTWARE, Floats
 from perfc.costmodels.pricing import (
     MET,
     SESSION_OPS,
@@ -28,8 +27,6 @@ from perfc.costmodels.pricing import (
 from perfc.costmodels.streaming import STREAMING
 from perfc.fitting.scores import Z90
 from training.samples import FITTED, Sample
-
-Floats: TypeAlias = NDArray[np.float64]
 
 Sessions: TypeAlias = tuple[tuple[float, float], ...]
 """Number of each session's first row in the table, and microseconds."""

@@ -27,11 +27,10 @@ from perfc.costmodels.collectives import (
     exchanges_by_peer,
     weighed,
 )
+from perfc.costmodels.kernels import Floats
 from perfc.fitting.scores import Z90
 from perfc.measurements import MeasuredColumns
 from training.robust import robust_least
-
-Floats = NDArray[np.float64]
 
 START: Mapping[str, float] = {
     "start_ns": 9000,

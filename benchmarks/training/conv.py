@@ -8,8 +8,9 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.conv import CONV, ConvParameters
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import MET
-from training.samples import Floats, Sample
+from training.samples import Sample
 from training.search import least
 
 START: Mapping[str, float] = {

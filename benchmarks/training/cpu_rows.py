@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import Target, cost_models
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import Family, KernelFit, NearRows, Place, fits_of
 from perfc.fitting.near_rows import fit_near_rows
 from perfc.fitting.observations import Observations
 from perfc.fitting.shipped_rows import logs_of
 from perfc.ir import Kernel
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _MOST_LOG = 1.5
 """Logarithms beyond that are of rows that something disturbed."""

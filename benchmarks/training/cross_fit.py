@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import lower_bound
 from perfc.costmodels.fitted_files import Network, networks
@@ -27,12 +25,10 @@ from perfc.costmodels.gemm import (
     simt_parameters,
     tensor_parameters,
 )
+from perfc.costmodels.kernels import Floats, Indices
 from training.gemm import GemmRows
 from training.gemm_residual import SHIPPED, Distillation, fit_residuals
 from training.samples import TEST, Sample
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 FOLDS = 5
 

@@ -7,14 +7,11 @@ so that it says the same between the sizes that were measured and beyond them.
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.gemm import REACH, Gemms
-
-Floats: TypeAlias = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 _LEAST_STRETCH, _MOST_STRETCH = -0.5, math.log2(REACH)
 """Exponents of two by which sizes are stretched: as far as networks are used."""

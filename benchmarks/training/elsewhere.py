@@ -20,9 +20,9 @@ from unittest.mock import patch
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import KernelTable, Target, cost_models, load_target, price
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import interval_sizes, intervals
 from perfc.fitting.scores import Z90
 from perfc.measurements import read_columns
@@ -39,7 +39,6 @@ from training.samples import samples_of
 sys.path.append(str(Path(__file__).parents[1] / "published"))
 DLRM = import_module("dlrm_kernels")  # a script, whose neighbours are its imports
 
-Floats: TypeAlias = NDArray[np.float64]
 
 GEMM, OTHERS = "gemm", "default"
 """Kinds of kernels: those of GEMMs, and all others."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -24,10 +23,9 @@ from perfc.costmodels.gemm import (
     simt_seconds,
     tensor_seconds,
 )
+from perfc.costmodels.kernels import Floats
 from training.robust import robust_least
 from training.samples import Sample
-
-Floats: TypeAlias = NDArray[np.float64]
 
 ROWS = 2000
 """Most rows of one GPU in a fit: more hardly change the parameters."""

@@ -8,20 +8,17 @@ call, together with the formula, of which short kernels would else take the blam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import call_names
 from perfc.fitting.observations import LONG_EVENT_US
 from training.gemm import SIMT_FITTED, SIMT_START, GemmRows, fit_gemm
 from training.samples import FITTED, Sample
 from training.search import least
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _ROUNDS = 3
 """Shares and formula in turn: a fourth changes neither."""

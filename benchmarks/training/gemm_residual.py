@@ -11,21 +11,17 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.fitted_files import Network
 from perfc.costmodels.gemm import LONGER, GemmParameters, features_of, ranged
+from perfc.costmodels.kernels import Floats
 from training.boosted_trees import boosted_trees
 from training.drawn_gemms import drawn_gemms
 from training.gemm import GemmRows
 from training.network_fit import Training, fit_network
-
-Floats: TypeAlias = NDArray[np.float64]
-
 
 OF_TREES = Training(hidden=(128, 64), epochs=80, smooth=0.05, decay=1e-6)
 """What trees say has no noise."""

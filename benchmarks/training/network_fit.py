@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import Target
 from perfc.costmodels.fitted_files import Network
+from perfc.costmodels.kernels import Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 _Weights: TypeAlias = NDArray[np.float32]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.gemm import SIMT_MODES
+from perfc.costmodels.kernels import Flags, Floats, Indices
 from perfc.costmodels.pricing import (
     as_timed,
     hidden_kernels,
@@ -18,10 +17,6 @@ from perfc.costmodels.pricing import (
 )
 from perfc.fitting.scores import Z90
 from training.samples import Sample
-
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Indices: TypeAlias = NDArray[np.intp]
 
 LEVEL = 0.9
 """Share of rows that shall lie in their interval."""

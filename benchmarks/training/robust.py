@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 _STEP = 0.02
 """Parameters are logarithms. What they price jumps with the number of tiles and of

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import KernelTable, Target, lower_bound
 from perfc.costmodels.gemm import SIMT_MODES
-from perfc.costmodels.kernels import CostModel
+from perfc.costmodels.kernels import CostModel, Flags, Floats, Indices
 from perfc.costmodels.pricing import as_timed, price_table
 from perfc.costmodels.roofline import ROOFLINE
 from perfc.fitting.scores import (
@@ -24,10 +22,6 @@ from perfc.fitting.scores import (
     priced,
 )
 from perfc.measurements import MeasuredColumns
-
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Indices: TypeAlias = NDArray[np.intp]
 
 FITTED, CALIBRATION, TEST = 0, 1, 2
 """What a row is for: the fit, the intervals, or the report."""

@@ -6,7 +6,6 @@ import itertools
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import attrs
 import numpy as np
@@ -22,6 +21,7 @@ from perfc.costmodels.gemm import (
     GemmParameters,
     is_wide,
 )
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import Family, KernelFit
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.near_gemms import gemm_factors, gemm_fits
@@ -43,8 +43,6 @@ from training.gemm import (
 from training.gemm_residual import fit_residuals
 from training.priced_rows import different
 from training.samples import CALIBRATION, FITTED, TEST, Sample
-
-Floats: TypeAlias = NDArray[np.float64]
 
 BASIC = "bf16"
 """The type whose rows say the parameters on tensor cores; others are corrected."""

@@ -15,10 +15,11 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import lower_bound
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import call_seconds, graph_gaps_s
 from perfc.costmodels.streaming import STREAMING, StreamingModel
 from training.robust import robust_least
-from training.samples import FITTED, Floats, Sample
+from training.samples import FITTED, Sample
 
 Range: TypeAlias = tuple[float, float, float]
 """Start of a search, the least and the most. It never begins at what is shipped, so

@@ -13,12 +13,13 @@ import numpy as np
 
 from perfc.costmodels import lower_bound
 from perfc.costmodels.gemm import SIMT_MODES, GemmParameters
+from perfc.costmodels.kernels import Floats
 from perfc.fitting.observations import LONG_EVENT_US
 from training.attention import fit_attention, formula_s
 from training.conv import conv_seconds, fit_convolutions
 from training.gemm import GemmRows
 from training.priced_rows import Misses, PricedRows
-from training.samples import CALIBRATION, FITTED, Floats, Sample
+from training.samples import CALIBRATION, FITTED, Sample
 from training.shipped_gemms import fit_simt, fit_tensor
 from training.streams import KINDS, StreamFit, fit_kind, fit_memory
 

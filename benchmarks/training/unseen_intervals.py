@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Flags, Floats
 from perfc.fitting.scores import Z90, coverage
 from training.intervals import FEWEST, stated
 from training.priced_rows import LEAST, LEVEL, MOST, Misses, PricedRows, power_of
-from training.samples import Flags
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _PRIOR = 4
 """GPUs that the spread of all ops counts as, beside those of an op."""

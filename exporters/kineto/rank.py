@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Flags
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.passes import task_mask
@@ -37,7 +38,6 @@ BETWEEN_OPS = "T1"
 
 
 Integers: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 class Lane(NamedTuple):

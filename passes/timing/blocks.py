@@ -12,11 +12,9 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.passes.timing.network import Network
-
-Floats: TypeAlias = NDArray[np.float64]
 
 BLOCK = 4096
 """Configurations of a block; some tens of rows of them fit a processor's cache."""

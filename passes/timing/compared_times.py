@@ -12,9 +12,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels.constants import constants
+from perfc.costmodels.kernels import Floats
 from perfc.passes.facts import (
     CRITICAL_PATH,
     INTERVAL,
@@ -26,8 +26,6 @@ from perfc.passes.manager import Analysis
 from perfc.passes.timing.task_durations import sources
 from perfc.passes.timing.time_interval import ALONE, KERNEL
 from perfc.passes.timing.timeline import TIMELINE
-
-Floats = NDArray[np.float64]
 
 _DRAWS = 1 << 13
 """Draws of all errors, of which more change no probability by 0.01."""

@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.passes.timing.network import Network
 
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 Edge: TypeAlias = tuple[int, int]
 """Number of a place among the critical ones, and number of the kind of lag after it."""
 

@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import COLLECTIVES, Estimate
-from perfc.costmodels.kernels import OF_TARGET
+from perfc.costmodels.kernels import OF_TARGET, Floats
 from perfc.ir import Kernel
-
-Floats = NDArray[np.float64]
 
 FORMULA, COLLECTIVE = "formula", "collective"
 """What kernels of one cost model share, and what collectives do."""

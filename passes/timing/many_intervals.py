@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Flags, Floats, Indices
 from perfc.passes.timing.many_schedules import ManySchedules
 from perfc.passes.timing.time_interval import NEARLY_ALL, Z
-
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
-Indices: TypeAlias = NDArray[np.intp]
 
 _SIGNS = ((0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (-1, -1))
 """Sigmas by which host and device times are off, of each variant of a schedule."""

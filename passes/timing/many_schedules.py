@@ -6,16 +6,12 @@ Arrays run over configurations, Python over the places of the network that they 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Flags, Floats
 from perfc.passes.timing.network import Network
-
-Floats: TypeAlias = NDArray[np.float64]
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 @attrs.frozen(eq=False)

@@ -14,12 +14,10 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.passes.timing.timeline import Timeline
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Waits: TypeAlias = tuple[tuple[int, float], ...]
 """Numbers of places, and the seconds after them."""
 

@@ -13,16 +13,13 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.passes.facts import Schedule
 from perfc.passes.timing.timeline import Timeline, latest_ends
 
 Change: TypeAlias = Mapping[int, float]
 """Flat task numbers, and what those tasks take instead, in seconds."""
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 def solve_many(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc import costmodels
 from perfc.costmodels import Estimate, KernelTable, Target
-from perfc.costmodels.kernels import OF_TARGET
+from perfc.costmodels.kernels import OF_TARGET, Floats
 from perfc.ir import AnyKey, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from perfc.costmodels import Draws
     from perfc.costmodels.machine import Power
 
-Floats: TypeAlias = NDArray[np.float64]
 
 _CLOSE = 1e-9
 """Relative width of the bracket in which a limit is found."""

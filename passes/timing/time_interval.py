@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Estimate
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import AnyKey, Kernel, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import (
@@ -30,8 +31,6 @@ from perfc.passes.timing.task_durations import Sources, sources
 from perfc.passes.timing.timeline import TIMELINE, Timeline, finish_s
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 Z = 1.6448536269514722
 """95th percentile of the standard normal distribution."""

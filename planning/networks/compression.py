@@ -6,12 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import attrs
-import numpy as np
-import numpy.typing as npt
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir import UsageError
-
-Floats = npt.NDArray[np.float64]
 
 TOPK, FP16, INT8, NONE = "topk", "fp16", "int8", "none"
 ADAPTIVE = "adaptive"

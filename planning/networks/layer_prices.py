@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 
 @attrs.frozen(eq=False, kw_only=True)

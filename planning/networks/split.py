@@ -11,8 +11,9 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from perfc.costmodels.kernels import Floats
 from perfc.planning.networks.compression import Adaptive
-from perfc.planning.networks.layer_prices import Floats, LayerPrices, Sums
+from perfc.planning.networks.layer_prices import LayerPrices, Sums
 from perfc.planning.networks.network import Link, Network
 from perfc.planning.networks.schedule import StageTimes, ordered_step_s
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         DEVICE_ONLY,
         MEMORIES,
         Choice,
-        Floats,
         Option,
         Tiers,
         by_name,
@@ -60,7 +59,6 @@ else:
             "options": (
                 "Choice",
                 "DEVICE_ONLY",
-                "Floats",
                 "MEMORIES",
                 "Option",
                 "Tiers",
@@ -83,7 +81,6 @@ __all__ = [
     "SHARDERS",
     "TOLERANCE",
     "Choice",
-    "Floats",
     "Option",
     "PlanCost",
     "Shard",

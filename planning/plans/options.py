@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir import UsageError
 from perfc.passes import (
     DATA_PARALLEL,
@@ -34,8 +34,6 @@ from perfc.passes.embeddings import (
 from perfc.planning.plans.checks import one_of
 from perfc.planning.plans.cost import PlanCost, Table
 from perfc.planning.plans.ties import on_grid
-
-Floats = NDArray[np.float64]
 
 MOST_PARTS = 8
 """Parts of its columns that a search cuts a table into at most."""

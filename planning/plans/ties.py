@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 TOLERANCE = 1e-12
 """Costs that differ by less than this share of themselves are equal."""

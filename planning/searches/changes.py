@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from perfc.planning.plans import Choice, Floats, Option, ranking
+from perfc.costmodels.kernels import Floats
+from perfc.planning.plans import Choice, Option, ranking
 from perfc.planning.searches.drafts import Draft, worth
 
 Change = tuple[tuple[int, Choice], ...]

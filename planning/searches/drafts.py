@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import UVM_CACHING
+from perfc.costmodels.kernels import Floats
 from perfc.ir import UsageError
 from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan, World
@@ -19,7 +20,6 @@ from perfc.planning.plans import (
     MEMORIES,
     TOLERANCE,
     Choice,
-    Floats,
     Option,
     PlanCost,
     Table,

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 import numpy as np
 
+from perfc.costmodels.kernels import Floats
 from perfc.passes import HBM
-from perfc.planning.plans import Choice, Floats, Option, ranking
+from perfc.planning.plans import Choice, Option, ranking
 from perfc.planning.searches.changes import Change, Room, chosen, seconds_of_ranks
 from perfc.planning.searches.drafts import Draft
 

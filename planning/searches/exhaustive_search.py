@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir import UsageError
-from perfc.planning.plans import Choice, Floats, is_less, least
+from perfc.planning.plans import Choice, is_less, least
 from perfc.planning.searches.drafts import Draft, Task
 
 MOST_PLANS = 20_000_000

@@ -18,7 +18,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from perfc.costmodels.kernels import Floats
 
 MOST_PAIRS = 1 << 18
 """Longest list. A longer one keeps one pair for each of as many steps of the budget, so

@@ -15,15 +15,8 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from perfc.planning.plans import (
-    TOLERANCE,
-    Floats,
-    Option,
-    is_less,
-    least,
-    most,
-    ranking,
-)
+from perfc.costmodels.kernels import Floats
+from perfc.planning.plans import TOLERANCE, Option, is_less, least, most, ranking
 from perfc.planning.searches.beam import Stop
 from perfc.planning.searches.changes import (
     Change,

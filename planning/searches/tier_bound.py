@@ -20,15 +20,13 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import tiers as tier_models
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import Tier
 from perfc.costmodels.tiers import DRIVE_SHARE, TierDemand
 from perfc.planning.searches.tier_setting import COST, TIME, TierSetting
 from perfc.planning.searches.tier_task import Placed, TierTask
-
-Floats = NDArray[np.float64]
 
 _STEPS, _STEPS_AFTER = 120, 20
 """Subgradients of the first bound, and of one that begins from another."""

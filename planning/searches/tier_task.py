@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import locality
 from perfc.costmodels import tiers as tier_models
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.tiers import (
     ROW_OVERHEAD_BYTES,
     TableCost,
@@ -27,7 +27,6 @@ from perfc.costmodels.tiers import (
 )
 from perfc.planning.searches.tier_setting import TierSetting
 
-Floats = NDArray[np.float64]
 Places = Sequence[int]
 """Number of the tier of each table."""
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import UVM_CACHING, Target, device_bytes
+from perfc.costmodels.kernels import Floats
 from perfc.ir.dims import ceil_div
 from perfc.passes import HBM, Placement, World
 from perfc.passes.embeddings import (
@@ -24,8 +24,6 @@ from perfc.planning.plans import DEVICE_ONLY, Shard, Table, Tiers, cuts, one_of
 from perfc.planning.step.part_prices import Part, PartPrices
 from perfc.planning.step.roles import MEASURES, SHARDING_GROUPS
 from perfc.planning.step.step_template import Idle, Reference, StepTemplate
-
-Floats = NDArray[np.float64]
 
 _GROUP_OF: Mapping[str, str] = {
     TABLE_WISE: "table_wise",

@@ -12,14 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import Target, find_cost_models, price
+from perfc.costmodels.kernels import Floats
 from perfc.ir import Kernel, LaunchGraph
 from perfc.ir.launch import HOST_KINDS
 from perfc.ir.ops.collective import COLLECTIVES
-
-Floats = NDArray[np.float64]
 
 SHARDING_GROUPS = ("table_wise", "row_wise", "table_row_wise")
 """Sharding groups, as `shard-embeddings` names them: column-wise parts go with whole

@@ -14,12 +14,10 @@ from collections.abc import Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.passes import Timeline
 from perfc.passes.timing import arrivals
-
-Floats = NDArray[np.float64]
 
 
 @attrs.frozen(eq=False)

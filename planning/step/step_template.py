@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats
 from perfc.ir import LaunchGraph
 from perfc.passes import Timeline
 from perfc.planning.step.roles import (
@@ -21,7 +21,6 @@ from perfc.planning.step.roles import (
 )
 from perfc.planning.step.step_model import StepModel, reduce_timeline
 
-Floats = NDArray[np.float64]
 Duration = Callable[[Floats], Floats]
 """Turns loads, [plans, ranks, groups, measures], into seconds, [plans, ranks or 1]."""
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import load_target
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import SCALE, START, Family, KernelFit, family_of
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.least_squares import fit_terms
@@ -30,8 +31,6 @@ from perfc.tools.analysis import analyze
 from perfc.tools.given import read_prune
 from perfc.tools.models import load
 from perfc.tools.reports import Report
-
-Floats: TypeAlias = NDArray[np.float64]
 
 FEWEST = 2
 """Rows to fit below which nothing can be told."""

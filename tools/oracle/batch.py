@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import Diagnostic, Kernel, UsageError
 from perfc.ir.support import US, Level, paused_collector
 from perfc.passes.facts import LAUNCHES
@@ -24,9 +25,6 @@ from perfc.tools.oracle.solving import ProportionsVaryError, Solving
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Report
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 TIME = "time_us"
 P05, P95 = "time_us_p05", "time_us_p95"

@@ -9,13 +9,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.costmodels.sheets import FIELDS
 from perfc.ir import UsageError
 from perfc.tools import edits
 from perfc.tools.given import closest
 
 Array: TypeAlias = NDArray[Any]
-Floats: TypeAlias = NDArray[np.float64]
 
 DIM, _US, _FACTOR = "dim:", "us:", "factor:"
 _WORDS = ("batch", "dtype")

@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import COLLECTIVES, Draws, Estimate, KernelTable, Target, draws_of
-from perfc.costmodels.kernels import ColumnTable
+from perfc.costmodels.kernels import ColumnTable, Flags, Floats, Indices
 from perfc.passes.memory import BLAS
 from perfc.tools.oracle.memory import Price, price_rows
 from perfc.tools.reports import LIMITS
 
 Array: TypeAlias = NDArray[Any]
-Flags: TypeAlias = NDArray[np.bool_]
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 
 @attrs.frozen(eq=False)

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import KernelTable
+from perfc.costmodels.kernels import Floats
 from perfc.tools.oracle.costs import Costs, PricedRows
 from perfc.tools.oracle.state import State
 
-Floats: TypeAlias = NDArray[np.float64]
 Peaks: TypeAlias = NDArray[np.int64]
 
 

@@ -16,12 +16,13 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.costmodels.sheets import FIELDS, is_of_time
 from perfc.ir import PerfcError
 from perfc.passes.manager import Analysis
 from perfc.tools import edits
 from perfc.tools.oracle.memory import Memory
-from perfc.tools.oracle.solved import Floats, Indices, Solved, lags_s
+from perfc.tools.oracle.solved import Solved, lags_s
 from perfc.tools.oracle.step import Step, lowered
 from perfc.tools.reports import Slope
 

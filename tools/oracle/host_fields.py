@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats
 from perfc.passes.facts import HostedLaunches
 from perfc.passes.timing import Amount, Lag, Lags, Network, sources
 from perfc.tools import edits
 from perfc.tools.oracle.setting import Setting
 from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
-
-Floats = NDArray[np.float64]
 
 HOST_FIELDS = frozenset(
     {

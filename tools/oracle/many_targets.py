@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import US
@@ -24,9 +25,6 @@ from perfc.tools.oracle.solving import Solving
 from perfc.tools.oracle.state import State
 from perfc.tools.reports import LIMITS
 from perfc.tools.run import Run
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 
 @attrs.frozen(eq=False)

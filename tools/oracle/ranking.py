@@ -7,14 +7,12 @@ from typing import cast
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir import UsageError
 from perfc.passes.timing import Amount, Lag, Network, Timeline, solve_columns, sources
 from perfc.tools import edits
 from perfc.tools.oracle.state import State
-
-Floats = NDArray[np.float64]
 
 _DRAWS = 2048
 """Draws of all errors; a probability is off by about one in a hundred."""

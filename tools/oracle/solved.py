@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import LaunchGraph
 from perfc.ir.launch import HOST_KINDS
 from perfc.passes.timing import LAGS, CriticalWays, Network
@@ -19,8 +19,6 @@ from perfc.tools.oracle.state import State
 from perfc.tools.oracle.step import Step
 from perfc.tools.reports import LIMITS, detail_of, device_limits
 
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 Name: TypeAlias = tuple[str, str]
 """Kind of a slope, and what it is of."""
 

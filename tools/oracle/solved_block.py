@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
 from perfc.passes.timing import (
@@ -23,9 +22,6 @@ from perfc.passes.timing import (
 from perfc.tools.oracle.costs import Costs
 from perfc.tools.oracle.step import Step
 from perfc.tools.reports import LIMITS
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 _HOST, _COMPUTE, _NETWORK = map(LIMITS.index, ("host", "compute", "network"))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats, Indices
 from perfc.passes.timing import (
     Amount,
     Lag,
@@ -25,9 +24,6 @@ from perfc.tools.oracle.families import Family
 from perfc.tools.oracle.host_fields import HostFields
 from perfc.tools.oracle.places import Unit
 from perfc.tools.oracle.solved_block import SolvedBlock
-
-Floats: TypeAlias = NDArray[np.float64]
-Indices: TypeAlias = NDArray[np.intp]
 
 _US = 1e-6
 _CELLS = 2**21

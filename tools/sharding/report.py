@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, brief
 from perfc.passes import HBM
@@ -26,7 +27,7 @@ from perfc.tools.reports import (
     with_probabilities,
 )
 from perfc.tools.sharding.model import ShardModel
-from perfc.tools.sharding.search import LOOKUPS, Floats, PlanSearch, RankedPlan
+from perfc.tools.sharding.search import LOOKUPS, PlanSearch, RankedPlan
 
 Json: TypeAlias = dict[str, Any]
 _BAR = 32

@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from perfc.costmodels.kernels import Floats
 from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan
 from perfc.passes.timing import TimeErrors
 from perfc.planning.plans import PlanCost, Tiers, most
 from perfc.tools.reports import PricedPlan, Report, plan_of
 from perfc.tools.sharding.model import ShardModel
-
-Floats = NDArray[np.float64]
 
 LOOKUPS = "lookups and updates"
 

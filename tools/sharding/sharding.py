@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels import Target
+from perfc.costmodels.kernels import Floats
 from perfc.ir import PerfcError
 from perfc.ir.support import format_bytes
 from perfc.passes import Plan
@@ -16,7 +17,7 @@ from perfc.planning.plans import MEMORIES, PlanCost, ranking
 from perfc.planning.searches import SEARCHES, Task, search
 from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.report import Sharding
-from perfc.tools.sharding.search import DATA_PARALLEL, Floats, PlanSearch, RankedPlan
+from perfc.tools.sharding.search import DATA_PARALLEL, PlanSearch, RankedPlan
 
 
 def shard(
