@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 from perfc.costmodels import Target
 from perfc.costmodels.sheets import price_source
+from perfc.ir.support import Json
 
-Json: TypeAlias = dict[str, Any]
 _HOUR_S = 3600
 _J_PER_KWH = 3_600_000
 _MILLION = 1_000_000

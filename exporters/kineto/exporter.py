@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 from perfc.costmodels import Target
 from perfc.exporters.kineto.memory import memory_counters
@@ -19,9 +19,9 @@ from perfc.exporters.kineto.path import path_arrows
 from perfc.exporters.kineto.rank import RankTrace, rank_traces
 from perfc.exporters.kineto.slices import rank_slices
 from perfc.ir import PerfcError
+from perfc.ir.support import Json
 from perfc.tools import Exporter, Report
 
-Json: TypeAlias = dict[str, Any]
 _COMPUTE_CAPABILITY = re.compile(r"(\d+)\.(\d+)")
 MOST_RANKS = 1024
 """Traces that are written into one folder."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 import onnx
@@ -20,9 +20,9 @@ import onnx
 from perfc.exporters.onnx.nodes import OnnxNodes, read_onnx
 from perfc.ir import Kernel, PerfcError
 from perfc.ir.launch import BUSY_KINDS
+from perfc.ir.support import Json
 from perfc.tools import Exporter, Report, kernel_limit
 
-Json: TypeAlias = dict[str, Any]
 _PREFIX = "perfc."
 _LOCATION = "location"
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import attrs
 import onnx
 
 from perfc.ir import Node, PerfcError
+from perfc.ir.support import Json
 from perfc.tools import Report
-
-Json: TypeAlias = dict[str, Any]
 
 
 def read_onnx(report: Report, format_name: str) -> tuple[onnx.ModelProto, Path]:

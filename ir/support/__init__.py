@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from perfc.ir.support.files import write_file
     from perfc.ir.support.input_files import (
+        Json,
         damage_as,
         json_value,
         parse_json,
@@ -100,6 +101,7 @@ else:
             ),
             "files": ("write_file",),
             "input_files": (
+                "Json",
                 "damage_as",
                 "json_value",
                 "parse_json",
@@ -159,6 +161,7 @@ __all__ = [
     "US",
     "BudgetError",
     "Diagnostic",
+    "Json",
     "Level",
     "ParseError",
     "PassContractError",

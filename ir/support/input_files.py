@@ -10,10 +10,13 @@ import tomllib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, TypeAlias, cast
 
 from perfc.ir.support.budgets import budget, spend
 from perfc.ir.support.errors import PerfcError, UsageError
+
+Json: TypeAlias = dict[str, Any]
+"""An object of JSON."""
 
 _CHUNK = 2**20
 

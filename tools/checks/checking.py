@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels import load_target
 from perfc.ir import Diagnostic, PerfcError
-from perfc.ir.support import brief, counted, write_file
+from perfc.ir.support import Json, brief, counted, write_file
 from perfc.tools.analysis import report_on
 from perfc.tools.checks.baselines import check_alike
 from perfc.tools.checks.budget_file import Budget
@@ -21,7 +21,6 @@ from perfc.tools.presets import with_preset
 from perfc.tools.reports import OUT_OF_MEMORY, Report, VerbResult, columns_text
 from perfc.tools.request import Request
 
-Json: TypeAlias = dict[str, Any]
 REGRESSION, FITS = "regression", "fits"
 EXIT_BROKEN, EXIT_OUT_OF_MEMORY = 3, 5
 _DIGITS, _MOST_DIGITS = 6, 17

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 from perfc.costmodels import Target
 from perfc.costmodels.constants import (
@@ -15,11 +15,10 @@ from perfc.costmodels.constants import (
     constant_files,
     constants,
 )
+from perfc.ir.support import Json
 from perfc.tools.reports import columns_text
 
 SCHEMA = "perfc.target/1"
-
-Json: TypeAlias = dict[str, Any]
 
 
 class _Applied(NamedTuple):

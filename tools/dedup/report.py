@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import Level, brief
+from perfc.ir.support import Json, Level, brief
 from perfc.passes.embeddings import FeatureGroup
 from perfc.tools.dedup.measured import MeasuredSessions
 from perfc.tools.reports import (
@@ -24,8 +24,6 @@ from perfc.tools.reports import (
     with_probabilities,
 )
 from perfc.tools.request import TRAINING, Request
-
-Json: TypeAlias = dict[str, Any]
 
 _LITTLE = 5
 """Percent by which a step is faster below which that is little."""

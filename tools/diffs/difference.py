@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import Level, brief, path_text, paused_collector
+from perfc.ir.support import Json, Level, brief, path_text, paused_collector
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
@@ -29,7 +29,6 @@ from perfc.tools.reports import (
 if TYPE_CHECKING:
     import os
 
-Json: TypeAlias = dict[str, Any]
 Source: TypeAlias = "Report | Mapping[str, Any] | str | os.PathLike[str]"
 
 _SHOWN = 20

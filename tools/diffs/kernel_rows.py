@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
+from perfc.ir.support import Json
 from perfc.tools.diffs.kernel_names import short_name
 from perfc.tools.diffs.matching import Pair
 from perfc.tools.diffs.side import SideNode
 from perfc.tools.reports import format_us
-
-Json: TypeAlias = dict[str, Any]
 
 _SHOWN = 10
 """Launches of a table."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import US, Level, brief
+from perfc.ir.support import US, Json, Level, brief
 from perfc.tools.networks.placing import (
     EVEN,
     FEWER,
@@ -28,8 +28,6 @@ from perfc.tools.reports import (
     format_us,
     with_probabilities,
 )
-
-Json: TypeAlias = dict[str, Any]
 
 
 @attrs.frozen(eq=False)

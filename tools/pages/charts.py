@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import attrs
 
+from perfc.ir.support import Json
 from perfc.tools.pages.part import Part, json_script
-
-Json: TypeAlias = dict[str, Any]
 
 
 @attrs.frozen

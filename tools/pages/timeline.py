@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.ir.support import Json
 from perfc.tools.pages.part import Part, json_script
 
-Json: TypeAlias = dict[str, Any]
 Integers: TypeAlias = NDArray[np.int64]
 
 MOST_BYTES = 650_000

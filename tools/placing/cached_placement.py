@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels.locality import CachedTable, LookAheadRows, window_that_fits
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
-from perfc.ir.support import US, brief
+from perfc.ir.support import US, Json, brief
 from perfc.passes.embeddings import LookaheadCache, cached_tables
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.tools.analysis import report_on
@@ -31,8 +31,6 @@ from perfc.tools.reports import (
     with_probabilities,
 )
 from perfc.tools.request import TRAINING, Request
-
-Json: TypeAlias = dict[str, Any]
 
 LOOK_AHEAD = "lookahead"
 REMOTE = "remote"

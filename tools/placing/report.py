@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 
 from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
 from perfc.ir import Diagnostic
-from perfc.ir.support import US, Level, brief
+from perfc.ir.support import US, Json, Level, brief
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.question import Question
 from perfc.tools.placing.scenario import BASE, TIERS, Scenario
@@ -25,7 +25,6 @@ from perfc.tools.reports import (
     with_probabilities,
 )
 
-Json: TypeAlias = dict[str, Any]
 Lines: TypeAlias = list[tuple[str, ...]]
 _SHOWN = 64
 """Tables that are printed one by one: those with most reads."""

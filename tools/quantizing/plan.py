@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, TypeAlias
 
 import attrs
 
 from perfc.ir import Value
+from perfc.ir.support import Json
 from perfc.passes.graphs import typed
 from perfc.passes.precision import TABLE, candidates
 from perfc.tools.models import Model
 from perfc.tools.reports import OUT_OF_MEMORY, PricedPlan, Report, plan_of
-
-Json: TypeAlias = dict[str, Any]
 
 ORIGINAL = "original"
 """Name of the plan that changes nothing."""

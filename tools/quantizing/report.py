@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic
-from perfc.ir.support import brief
+from perfc.ir.support import Json, brief
 from perfc.tools.quantizing.plan import Frontier, PrecisionPlan
 from perfc.tools.reports import (
     PricedPlan,
@@ -23,7 +23,6 @@ from perfc.tools.reports import (
 )
 from perfc.tools.request import Request
 
-Json: TypeAlias = dict[str, Any]
 _SHOWN = 12
 """Kept ops that a table names."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
 from perfc.ir import Diagnostic
+from perfc.ir.support import Json
 from perfc.tools import pages
 from perfc.tools.report_page.drawn import memory_chart, roofline_chart
 from perfc.tools.reports import (
@@ -24,7 +25,6 @@ from perfc.tools.reports import (
     report_head,
 )
 
-Json: TypeAlias = dict[str, Any]
 Level: TypeAlias = Literal[2, 3]
 
 _MOST_NODES = 1000

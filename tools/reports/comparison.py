@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
@@ -14,7 +14,7 @@ from perfc.costmodels import COLLECTIVES, Target
 from perfc.costmodels.gemm import times_computed
 from perfc.costmodels.kernels import FLOATS, moved_s
 from perfc.ir import Diagnostic, Kernel, LaunchOp
-from perfc.ir.support import US, Level
+from perfc.ir.support import US, Json, Level
 from perfc.passes.timing import TimeErrors, probability_shorter
 from perfc.tools.given import check_known
 from perfc.tools.reports.numbers import (
@@ -26,8 +26,6 @@ from perfc.tools.reports.numbers import (
 from perfc.tools.reports.priced_plan import PricedPlan, plan_of, with_probabilities
 from perfc.tools.reports.report import OUT_OF_MEMORY, Report
 from perfc.tools.reports.texts import columns_text
-
-Json: TypeAlias = dict[str, Any]
 
 _LINE = 96
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
+from perfc.ir.support import Json
 from perfc.passes import MemoryUse
 from perfc.passes.memory import LASTING, Buffer, BufferKind
 
-Json: TypeAlias = dict[str, Any]
 _LIVE = 20
 """Buffers that a report lists: so many that stay, and so many that do not."""
 

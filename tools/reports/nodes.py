@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import exp
-from typing import Any, TypeAlias
 
 import attrs
 
@@ -12,12 +11,11 @@ from perfc.costmodels import COLLECTIVES
 from perfc.ir import Graph, LaunchGraph, LaunchOp
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import NOWHERE, Location
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.passes.lowering import fused_nodes
 from perfc.tools.models import common_name
 from perfc.tools.reports.results import STATED, Results, lone_id
 
-Json: TypeAlias = dict[str, Any]
 NODE_KEYS = (
     "id",
     "op",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
+from perfc.ir.support import Json
 from perfc.tools.reports.numbers import format_bytes, format_share, format_us
-
-Json: TypeAlias = dict[str, Any]
 
 _SEVERAL = 2
 _NO_PHASE = "none of these"

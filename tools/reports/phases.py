@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.passes import MemoryUse, task_mask
 from perfc.passes.timing import device_mask
 from perfc.tools.reports.results import Results
 
-Json: TypeAlias = dict[str, Any]
 PHASES = ("forward", "loss", "backward", "optimizer")
 """The phases of a step, in their order; gradients may be zeroed before forward."""
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 
+from perfc.ir.support import Json
 from perfc.passes.timing import TimeErrors, probabilities_best
 from perfc.tools.reports.numbers import format_percent
 
 if TYPE_CHECKING:
     from perfc.tools.reports.report import Report
-
-Json: TypeAlias = dict[str, Any]
 
 
 @attrs.frozen(kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
 
+from perfc.ir.support import Json
 from perfc.tools.reports.numbers import (
     format_bytes,
     format_percent,
@@ -13,7 +13,6 @@ from perfc.tools.reports.numbers import (
     format_us,
 )
 
-Json: TypeAlias = dict[str, Any]
 _ROWS = 8
 _FEW = 4
 """Ranks that are listed one by one."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.passes import MemoryUse, task_mask
 from perfc.passes.timing import arrival, device_mask
 from perfc.tools.reports.results import Results
 from perfc.tools.reports.stretches import Stretch, Stretches, disjoint, idle, total_s
 
-Json: TypeAlias = dict[str, Any]
 _COMPUTE = BUSY_KINDS - {TaskKind.COLLECTIVE}
 _COLLECTIVE = frozenset({TaskKind.COLLECTIVE})
 

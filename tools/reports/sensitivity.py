@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import attrs
 
 from perfc.ir import Diagnostic
+from perfc.ir.support import Json
 from perfc.tools.reports.texts import columns_text
-from perfc.tools.reports.verb_result import Json, VerbResult
+from perfc.tools.reports.verb_result import VerbResult
 
 KINDS = ("target", "host", "kernel", "op")
 """Kinds of what the time depends on: fields of the target, costs of the host, kernels,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from perfc.costmodels import Target
 from perfc.ir import Kernel, LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, HostedLaunches, SegmentKind
 from perfc.passes.timing import finish_s, kernel_numbers
@@ -22,7 +21,6 @@ from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
 
-Json: TypeAlias = dict[str, Any]
 LIMITS = ("host", "compute", "memory", "network")
 """What can limit the time."""
 _HOST = LIMITS.index("host")

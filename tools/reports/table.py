@@ -6,13 +6,13 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import attrs
 
 from perfc.costmodels import Device
 from perfc.costmodels.machine import NEAR_ROWS
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
 from perfc.tools.reports.numbers import (
@@ -40,7 +40,6 @@ from perfc.tools.reports.weak_constants import WEAK_KINDS
 if TYPE_CHECKING:
     from perfc.tools.reports.sensitivity import Sensitivity
 
-Json: TypeAlias = dict[str, Any]
 
 _WIDTH = 96
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[KMG]iB|us\b|ms\b)")

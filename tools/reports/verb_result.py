@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from perfc.ir import Diagnostic, support
-from perfc.ir.support import path_text, printable
+from perfc.ir.support import Json, path_text, printable
 
 if TYPE_CHECKING:
     from perfc.tools.reports.priced_plan import PricedPlan
 
-Json: TypeAlias = dict[str, Any]
 Row: TypeAlias = Mapping[str, Any]
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
-from perfc.ir.support import US
+from perfc.ir.support import US, Json
 from perfc.passes.facts import DATA_LOADING
 from perfc.passes.what_if import HostSaving, OpSaving, Savings, SiteSaving
 from perfc.tools.models import common_place
@@ -21,7 +21,6 @@ from perfc.tools.reports.variants import CUDA_GRAPH
 if TYPE_CHECKING:
     from perfc.passes.loading import LoadedStep
 
-Json: TypeAlias = dict[str, Any]
 _S = TypeVar("_S", OpSaving, SiteSaving, HostSaving)
 ALL = "all"
 _LAUNCHING = frozenset({TaskKind.HOST, TaskKind.CALL})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from perfc.costmodels.kernels import Floats
 from perfc.ir import Diagnostic
-from perfc.ir.support import US, brief
+from perfc.ir.support import US, Json, brief
 from perfc.passes import HBM
 from perfc.planning.plans import plan_text, ranking
 from perfc.tools.reports import (
@@ -29,7 +29,6 @@ from perfc.tools.reports import (
 from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.search import LOOKUPS, PlanSearch, RankedPlan
 
-Json: TypeAlias = dict[str, Any]
 _BAR = 32
 _LEAST_S = 1e-7
 """Bars of less than this are not drawn full."""

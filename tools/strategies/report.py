@@ -6,12 +6,12 @@ import functools
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import attrs
 
 from perfc.ir import Diagnostic
-from perfc.ir.support import US, brief
+from perfc.ir.support import US, Json, brief
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.planning.strategies import Findings, Left, Refused, Strategy, StrategyPrice
 from perfc.tools.reports import (
@@ -27,7 +27,6 @@ from perfc.tools.reports import (
 from perfc.tools.strategies.pricer import Pricer
 from perfc.tools.strategies.question import Question
 
-Json: TypeAlias = dict[str, Any]
 _SAID = (
     *("batch", "pooling", "mode", "optimizer", "dtype", "runtime", "inputs"),
     *("overheads", "target", "ranks", "dims", "overrides", "passes"),

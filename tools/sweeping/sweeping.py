@@ -14,7 +14,7 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic, PerfcError, UsageError
-from perfc.ir.support import Level, brief, path_text
+from perfc.ir.support import Json, Level, brief, path_text
 from perfc.tools.given import read_target
 from perfc.tools.models import Model, OnnxModel
 from perfc.tools.reports import VerbResult
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from perfc.frontends.torch import Source
 
-Json: TypeAlias = dict[str, Any]
 Values: TypeAlias = str | Sequence[Value]
 
 _FEWEST_AT_ONCE, _MOST_AT_ONCE = 8, 100
