@@ -193,14 +193,6 @@ def unknown_shape(
     return (UNKNOWN_DIM,) * dims
 
 
-def known_elements(operand: Abstract, what: str) -> tuple[Dim, ...]:
-    """Return the elements of a folded operand."""
-    if operand.elements is None:
-        msg = f"{what} depends on data"
-        raise VerifyError(msg)
-    return operand.elements
-
-
 def only_element(operand: Abstract) -> Dim | None:
     """Return the one element of a folded operand, or None."""
     elements = operand.elements

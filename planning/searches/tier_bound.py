@@ -329,10 +329,6 @@ class ExactSearch:
     def _wanted(self) -> float:
         return self.score * (1 - _GAP)
 
-    def _try(self, places: Sequence[int]) -> None:
-        wrong, score = Placed(self.task, places).score()
-        self.take(places, math.inf if wrong else score)
-
     def take(self, places: Sequence[int], score: float) -> bool:
         """Keep a placement that is better; return whether it is."""
         if score >= self.score:

@@ -43,7 +43,6 @@ ALL = "*"
 TF32 = "tf32"
 
 _NO_DIMS: Mapping[str, int] = {}
-_NO_FIELDS: Mapping[str, str] = {}
 
 
 @attrs.frozen
