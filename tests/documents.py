@@ -11,23 +11,31 @@ run in order and see what earlier ones left:
 
 Any other block is an error: it would go unchecked.
 
+A command that is `perfc` and plain words runs in this process, which has loaded what it
+needs; one that measures, or runs Python of the page's, runs in a shell like any other.
+
 `<!-- run: COMMAND -->` prepares what the page takes for granted. In an output `...`
 stands for anything: what depends on the machine, or is not worth showing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import doctest
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from perfc.tools.cli.command_line import main
 
 ROOT = Path(__file__).parents[1]
 _TITLE = re.compile(r'title="([\w.-]+)"')
@@ -35,8 +43,22 @@ _PREPARE = re.compile(r"<!-- run: (.+) -->")
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*\n)", re.MULTILINE)
 _ERROR = "perfc: error: "
 _BIN = Path(sys.executable).parent
+_APART = re.compile(r"[$`*~]|\.py\b|^perfc (?:measure|calibrate)\b|--plugin")
+"""What a shell expands, and commands that need a process of their own."""
+_OPERATORS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "(", ")"}
 _SECONDS = 300
 """A command that takes longer hangs."""
+
+
+def _plain_words(command: str) -> list[str] | None:
+    """Split a command that is `perfc` and plain words; None for any other."""
+    lexer = shlex.shlex(command.replace("\\\n", " ").strip(), punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    if "\n" in command.strip().replace("\\\n", " ") or _APART.search(command):
+        return None
+    words = list(lexer)
+    is_plain = words[:1] == ["perfc"] and not {*words} & _OPERATORS
+    return shlex.split(command)[1:] if is_plain else None
 
 
 class StaleError(AssertionError):
@@ -169,6 +191,27 @@ class _Reader:
 
     def _shell(self, command: str, *, fails: bool = False) -> str:
         """Run *command*; return what a terminal shows."""
+        words = _plain_words(command)
+        code, shown = self._in_shell(command) if words is None else self._here(words)
+        if fails != bool(code):
+            msg = f"{self.page}: {command}: exit {code}\n{shown}"
+            raise StaleError(msg)
+        return shown
+
+    def _here(self, words: Sequence[str]) -> tuple[int, str]:
+        """Run the `perfc` of this process; return its exit code and what it prints."""
+        shown = io.BytesIO()
+        terminal = io.TextIOWrapper(shown, encoding="utf-8", write_through=True)
+        with (
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(terminal),
+            contextlib.redirect_stderr(terminal),
+        ):
+            code = main(words)
+        return code, shown.getvalue().decode()
+
+    def _in_shell(self, command: str) -> tuple[int, str]:
+        """Run it in a shell; return its exit code and what it prints."""
         path = f"{_BIN}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(  # noqa: S602 - what the documentation says
             command,
@@ -181,10 +224,7 @@ class _Reader:
             check=False,
             timeout=_SECONDS,
         )
-        if fails != bool(done.returncode):
-            msg = f"{self.page}: {command}: exit {done.returncode}\n{done.stdout}"
-            raise StaleError(msg)
-        return done.stdout
+        return done.returncode, done.stdout
 
     def _session(self, content: str) -> None:
         """Run what is typed at Python's prompt."""
