@@ -106,12 +106,29 @@ def draws_of(
     peak = table.signatures.limit_flops_per_s(target)
     bytes_s = table.bytes / target.device.memory.bytes_per_s
     clocked = one_of(table.op, CLOCKED) & (flops / peak > bytes_s)
-    joules = _joules_per_flop(table, power)
-    replayed = _replayed_share(table, seconds)
+    # The joules of a flop of each kernel; NaN where nobody knows.
+    kinds, at = table.kinds
+    joules = np.array([power.joules_per_flop.get(k[2], math.nan) for k in kinds])[at]
+    # The share of that clock that the driver left when GEMMs were timed.
+    short_s, long_s, share = (
+        _CONSTANTS.number(f"replay_{name}") for name in ("short_s", "long_s", "share")
+    )
+    place = np.log(seconds / short_s) / math.log(long_s / short_s)
+    driven = share ** np.clip(place, 0.0, 1.0)
+    replayed = np.where(one_of(table.op, (_GEMM,)), driven, 1.0)
     flops_per_s = np.minimum(flops / (seconds * replayed), peak)
     arithmetic_watts = np.where(clocked, np.nan_to_num(joules) * flops_per_s, 0.0)
     first = held_share(arithmetic_watts, power)
-    held, moved = _collectives(table, seconds, target)
+    # The SMs' share that collectives hold, and the bytes that all kernels move.
+    # Copies to and from the host are their engine's: it moves bytes, but holds no SM.
+    held, moved = np.zeros(len(table)), table.bytes.copy()
+    rows = np.flatnonzero(one_of(table.op, tuple(COLLECTIVES)))
+    if len(rows):
+        part = table.take(rows)
+        shares = collectives.collective_shares(part, seconds[rows], target)
+        held[rows] = shares.held
+        rate = target.device.memory.bytes_per_s
+        moved[rows] = shares.memory * rate * seconds[rows]
     return Draws(
         power,
         clocked,
@@ -121,12 +138,6 @@ def draws_of(
         np.where(clocked, first * replayed, 1.0),
         ~(clocked & np.isnan(joules)),
     )
-
-
-def _joules_per_flop(table: KernelTable, power: Power) -> Floats:
-    """Return the joules of a flop of each kernel; NaN where nobody knows."""
-    kinds, at = table.kinds
-    return np.array([power.joules_per_flop.get(k[2], math.nan) for k in kinds])[at]
 
 
 def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
@@ -141,16 +152,6 @@ def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
     return np.clip(share, power.least_share, 1.0)
 
 
-def _replayed_share(table: KernelTable, seconds: Floats) -> Floats:
-    """Return the share of that clock that the driver left when GEMMs were timed."""
-    short_s, long_s, share = (
-        _CONSTANTS.number(f"replay_{name}") for name in ("short_s", "long_s", "share")
-    )
-    place = np.log(seconds / short_s) / math.log(long_s / short_s)
-    driven = share ** np.clip(place, 0.0, 1.0)
-    return np.where(one_of(table.op, (_GEMM,)), driven, 1.0)
-
-
 def _share(draws: Draws, limit_watts: float) -> Floats:
     """Return the share of the clock at which each kernel is within a limit."""
     power = draws.power
@@ -159,21 +160,3 @@ def _share(draws: Draws, limit_watts: float) -> Floats:
         share = np.sqrt(np.maximum(left_watts, 0.0) / draws.boost_watts)
     share = np.where(draws.boost_watts > 0, share, 1.0)
     return np.clip(share, power.least_share, 1.0)
-
-
-def _collectives(
-    table: KernelTable, seconds: Floats, target: Target
-) -> tuple[Floats, Floats]:
-    """Return the SMs' share that collectives hold, and the bytes that all kernels move.
-
-    Copies to and from the host are their engine's: it moves bytes, but holds no SM.
-    """
-    held, moved = np.zeros(len(table)), table.bytes.copy()
-    rows = np.flatnonzero(one_of(table.op, tuple(COLLECTIVES)))
-    if len(rows):
-        part = table.take(rows)
-        shares = collectives.collective_shares(part, seconds[rows], target)
-        held[rows] = shares.held
-        rate = target.device.memory.bytes_per_s
-        moved[rows] = shares.memory * rate * seconds[rows]
-    return held, moved

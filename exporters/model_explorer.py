@@ -35,7 +35,11 @@ class ModelExplorer(Exporter):
         (report,) = reports
         source = report.model.source
         is_onnx = source is not None and source.suffix == ".onnx"
-        times = dict(_of_onnx(report) if is_onnx else _of_report(report))
+        times = dict(
+            _of_onnx(report)
+            if is_onnx
+            else ((node["id"], node["duration_us"]) for node in report.nodes)
+        )
         gradient = [{"stop": stop, "bgColor": color} for stop, color in _GRADIENT]
         return format_json(
             {
@@ -44,11 +48,6 @@ class ModelExplorer(Exporter):
                 "gradient": gradient,
             }
         )
-
-
-def _of_report(report: Report) -> Iterator[tuple[str, float]]:
-    for node in report.nodes:
-        yield node["id"], node["duration_us"]
 
 
 def _of_onnx(report: Report) -> Iterator[tuple[str, float]]:

@@ -67,26 +67,23 @@ def fit_collectives(
     c, p = Collectives.of(table), collective_parameters()
     links = collective_links(target, several=bool((c.nodes > 1).any()))
     _check_rates(chosen, c, measured_s, target)
-    _check_sizes(chosen, c)
+    # Refuse what tells either of starts or of rates, but not of both.
+    least, most = float(c.bytes.min()), float(c.bytes.max())
+    if most < _LEAST_APART * least:
+        sizes = f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
+        msg = (
+            f"{len(chosen)} measured collective{'s' * (len(chosen) > 1)} of {sizes} "
+            "bytes: "
+            "expected a small message and a large one, as 8 KB and 32 MB; one tells of "
+            "what starts a collective, the other of rates"
+        )
+        raise MeasurementError(msg)
     seconds = price_table(table, target, [COLLECTIVE]).seconds
     off = np.log(measured_s / seconds)
     found = weighed(c, off, links, p)
     left = left_out_one_by_one(c, off, links, p)
     after = _mape(seconds * np.exp(left), measured_s) if len(chosen) > 1 else None
     return CollectiveFit(found, _mape(seconds, measured_s), after)
-
-
-def _check_sizes(rows: Sequence[Measurement], c: Collectives) -> None:
-    """Refuse what tells either of starts or of rates, but not of both."""
-    least, most = float(c.bytes.min()), float(c.bytes.max())
-    if most < _LEAST_APART * least:
-        sizes = f"{least:,.0f}" if least == most else f"{least:,.0f} to {most:,.0f}"
-        msg = (
-            f"{len(rows)} measured collective{'s' * (len(rows) > 1)} of {sizes} bytes: "
-            "expected a small message and a large one, as 8 KB and 32 MB; one tells of "
-            "what starts a collective, the other of rates"
-        )
-        raise MeasurementError(msg)
 
 
 def _check_rates(

@@ -158,9 +158,24 @@ def _fits_of_family(
 ) -> list[KernelFit]:
     """Return the fits of a family and its kinds to *rows*, and how sure they are."""
     if (_pages_s(rows, target, models) <= 0).sum() < FEWEST:
-        return _fits_of_few(family, rows, target, models)
+        # A GPU's factor of an op and type of which there are few rows.
+        if target.device.synchronous or not len(rows):
+            return []
+        scale = _scale_of(rows, target, models)
+        values = {START: 0.0, SCALE: scale.factor}
+        shared, own = max(scale.sigma, _LEAST_SIGMA), max(scale.own, _LEAST_SIGMA)
+        return [KernelFit(family, values, shared, own, len(rows))]
     found = _fits(family, rows, target, models, believed)
-    apart_s = _apart_s(family, rows, target, models, believed)
+    # Each row's seconds by a fit that lacks its shape, shape (rows,).
+    # A shape that is alone has what perfc ships.
+    folds = np.array([fold_of(row.op, row.params, _FOLDS) for row in rows.rows])
+    apart_s = np.empty(len(rows))
+    for fold in np.unique(folds):
+        others = rows.take(np.flatnonzero(folds != fold))
+        fits = _fits(family, others, target, models, believed)
+        calibrated = attrs.evolve(target, fits=fits_of(tuple(fits.values())))
+        left = rows.take(np.flatnonzero(folds == fold))
+        apart_s[folds == fold] = _predicted_s(left, calibrated, models)
     inside = [kind.wider for kind in rows.families]
     return [
         _with_sigmas(fit, rows, apart_s, np.array([kind in wider for wider in inside]))
@@ -193,28 +208,6 @@ def _fits(
     return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
 
 
-def _apart_s(
-    family: Family,
-    rows: Observations,
-    target: Target,
-    models: Sequence[CostModel],
-    believed: Mapping[str, float],
-) -> Floats:
-    """Return each row's seconds by a fit that lacks its shape, shape (rows,).
-
-    A shape that is alone has what perfc ships.
-    """
-    folds = np.array([fold_of(row.op, row.params, _FOLDS) for row in rows.rows])
-    found = np.empty(len(rows))
-    for fold in np.unique(folds):
-        others = rows.take(np.flatnonzero(folds != fold))
-        fits = _fits(family, others, target, models, believed)
-        calibrated = attrs.evolve(target, fits=fits_of(tuple(fits.values())))
-        left = rows.take(np.flatnonzero(folds == fold))
-        found[folds == fold] = _predicted_s(left, calibrated, models)
-    return found
-
-
 def _fits_of_kinds(
     family: Family,
     rows: Observations,
@@ -231,7 +224,11 @@ def _fits_of_kinds(
         if len(own) >= FEWEST_OF_KIND:
             wider = next(found[f] for f in kind.wider[1:] if f in found)
             found[kind] = _fit(kind, own, target, models, wider.values)
-    found[family] = _with_near_rows(found, family, rows, target, models)
+    calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
+    logs, noise = logs_of(rows, calibrated, models)
+    shipped, told = agreed_share(family, rows.kernels.kernels, logs, target)
+    near = fit_near_rows(rows.kernels.kernels, logs - told, noise)
+    found[family] = attrs.evolve(found[family], near=near, shipped=shipped)
     return found
 
 
@@ -285,20 +282,6 @@ def _fit(
     names, values = _coefficients(rows, target, models, believed, of_kind)
     coefficients = dict(zip(names, values.tolist(), strict=True))
     return KernelFit(family, coefficients, _LEAST_SIGMA, _LEAST_SIGMA, len(rows))
-
-
-def _with_near_rows(
-    found: Mapping[Family, KernelFit],
-    family: Family,
-    rows: Observations,
-    target: Target,
-    models: Sequence[CostModel],
-) -> KernelFit:
-    calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
-    logs, noise = logs_of(rows, calibrated, models)
-    shipped, told = agreed_share(family, rows.kernels.kernels, logs, target)
-    near = fit_near_rows(rows.kernels.kernels, logs - told, noise)
-    return attrs.evolve(found[family], near=near, shipped=shipped)
 
 
 def _with_sigmas(
@@ -394,21 +377,6 @@ def _scale_of(
     log = trust * float(np.clip(np.median(logs), -_MOST_OFF, _MOST_OFF))
     own = float(modelled.sigma_independent.mean())
     return _Scale(log, math.sqrt(common * (1 - trust)), own)
-
-
-def _fits_of_few(
-    family: Family,
-    rows: Observations,
-    target: Target,
-    models: Sequence[CostModel],
-) -> list[KernelFit]:
-    """Return a GPU's factor of an op and type of which there are few rows."""
-    if target.device.synchronous or not len(rows):
-        return []
-    scale = _scale_of(rows, target, models)
-    values = {START: 0.0, SCALE: scale.factor}
-    shared, own = max(scale.sigma, _LEAST_SIGMA), max(scale.own, _LEAST_SIGMA)
-    return [KernelFit(family, values, shared, own, len(rows))]
 
 
 def _fits_of_gemms(

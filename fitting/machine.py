@@ -31,7 +31,11 @@ def machine_fields(rows: Iterable[Measurement]) -> dict[str, float]:
     counts = {int(n) for source in sources for n in _THREADS.findall(source)}
     if len(counts) == 1:
         fields["gpu.sm_count"] = counts.pop()
-    if cache_mib := _last_cache_mib():
+    sizes: list[int] = []
+    for path in sorted(_CACHES.glob("index*/size")):
+        found = re.fullmatch(r"(\d+)K", _read(path))
+        sizes += [int(found[1])] if found else []
+    if cache_mib := (max(sizes) / 1024 if sizes else None):
         fields["gpu.l2_mib"] = cache_mib
     if lanes := _lanes():
         fields["gpu.lanes_per_sm"] = lanes
@@ -73,14 +77,6 @@ def measured_rates(seen: Observations, target: Target) -> dict[str, float]:
 def calibrated_sheet(name: str, fields: Mapping[str, float]) -> Target:
     """Return the target of a sheet with measured fields."""
     return load_target(name, {field: repr(value) for field, value in fields.items()})
-
-
-def _last_cache_mib() -> float | None:
-    sizes: list[int] = []
-    for path in sorted(_CACHES.glob("index*/size")):
-        found = re.fullmatch(r"(\d+)K", _read(path))
-        sizes += [int(found[1])] if found else []
-    return max(sizes) / 1024 if sizes else None
 
 
 def _lanes() -> int | None:

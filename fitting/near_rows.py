@@ -70,7 +70,15 @@ def fit_near_rows(
     """
     kernels, logs, noise = kernels[:most], logs[:most], noise[:most]
     place = Place.of(kernels)
-    first = _least(place, logs, noise)
+    # The result that predicts rows that are left out best.
+    unlike = _UNLIKE if place.words.shape[1] else _UNLIKE[:1]
+    found = (
+        each
+        for octaves in _OCTAVES
+        for share in unlike
+        for each in _left_out(place, logs, noise, octaves, share)
+    )
+    first = min(found, key=lambda each: each.loss)
     usual = float(np.median(np.abs(first.errors))) or 1.0
     noise = noise * np.maximum(np.abs(first.errors) / (_FAR_OFF * usual), 1.0)
     again = _left_out(place, logs, noise, first.octaves, first.unlike)
@@ -87,18 +95,6 @@ def fit_near_rows(
         tuple(map(tuple, place.sizes.tolist())),
         tuple(map(tuple, place.words.tolist())),
     )
-
-
-def _least(place: Place, logs: Floats, noise: Floats) -> _Found:
-    """Return the result that predicts rows that are left out best."""
-    unlike = _UNLIKE if place.words.shape[1] else _UNLIKE[:1]
-    found = (
-        each
-        for octaves in _OCTAVES
-        for share in unlike
-        for each in _left_out(place, logs, noise, octaves, share)
-    )
-    return min(found, key=lambda each: each.loss)
 
 
 def _left_out(

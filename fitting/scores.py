@@ -137,28 +137,23 @@ def score(
         for key, at in groups_of(rows):
             count_done("rows scored", done, total)
             done += len(at)
-            target = _chosen(key.target, target_of(key.target), targets)
+            # The target to price rows of a name with: a GPU's rows are a system's, too.
+            # None where perfc knows none, or none of *targets* is meant.
+            known = target_of(key.target)
+            target: Target | None
+            if targets is None:
+                target = known
+            elif known is None:
+                target = targets.get(key.target)
+            else:
+                systems = {target.device.name: target for target in targets.values()}
+                target = targets.get(known.name) or systems.get(known.name)
             if target is None and targets is not None:
                 continue
             parts = found.setdefault(key, [])
             why = skipped.setdefault(key, Counter())
             parts += pricer.predict(key, at, target, chosen, why)
     return [_scored(key, found[key], skipped[key]) for key in sorted(found)]
-
-
-def _chosen(
-    name: str, known: Target | None, targets: Mapping[str, Target] | None
-) -> Target | None:
-    """Return the target to price rows of a name with: a GPU's rows are a system's, too.
-
-    None where perfc knows none, or none of *targets* is meant.
-    """
-    if targets is None:
-        return known
-    if known is None:
-        return targets.get(name)
-    systems = {target.device.name: target for target in targets.values()}
-    return targets.get(known.name) or systems.get(known.name)
 
 
 def known_target(name: str) -> Target | None:

@@ -85,13 +85,11 @@ class ExecutionTraceFrontend:
             .removesuffix(".json")
             .removesuffix(".et")
         )
-        importing = _Importing(AtenBuilder(name), _sorted(every))
+        importing = _Importing(
+            AtenBuilder(name), sorted(every, key=lambda op: op.order)
+        )
         importing.leave_out(trace.collectives)
         return importing.program(str(path), digest)
-
-
-def _sorted(ops: Sequence[ExecutedOp]) -> list[ExecutedOp]:
-    return sorted(ops, key=lambda op: op.order)
 
 
 @attrs.define(eq=False)
@@ -175,25 +173,21 @@ class _Importing:
 
     def _argument(self, argument: RecordedArgument, numbers: Iterator[int]) -> Argument:
         if isinstance(argument, RecordedTensor):
-            return Ref(self._named(next(numbers), argument))
+            # The name of a tensor; one that nothing has made is a parameter.
+            # Numbers are used again: a tensor of another type is another one.
+            number = next(numbers)
+            type_ = argument.type(_DEFAULT)
+            name, known = self._names.get(number, ("", None))
+            if known != type_:
+                self._made += 1
+                name = f"p{self._made}"
+                self.builder.parameter(AtenTensor(name, type_, argument.strides))
+                self._names[number] = (name, type_)
+            self._unread.pop(name, None)
+            return Ref(name)
         if isinstance(argument, tuple):
             return tuple(self._argument(item, numbers) for item in argument)
         return None if argument is UNRECORDED else argument
-
-    def _named(self, number: int, tensor: RecordedTensor) -> str:
-        """Return the name of a tensor; one that nothing has made is a parameter.
-
-        Numbers are used again: a tensor of another type is another one.
-        """
-        type_ = tensor.type(_DEFAULT)
-        name, known = self._names.get(number, ("", None))
-        if known != type_:
-            self._made += 1
-            name = f"p{self._made}"
-            self.builder.parameter(AtenTensor(name, type_, tensor.strides))
-            self._names[number] = (name, type_)
-        self._unread.pop(name, None)
-        return name
 
 
 def _target(op: ExecutedOp) -> str:

@@ -261,11 +261,7 @@ def _build(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1:
         return Expr(tuple(kept)) if kept[0][0] else kept[0][1]
     # The constant comes last, as people write it.
-    return Expr(tuple(sorted(kept, key=lambda t: (not t[0], _factors_text(t[0])))))
-
-
-def _factors_text(atoms: Monomial) -> str:
-    return "*".join(map(str, atoms))
+    return Expr(tuple(sorted(kept, key=lambda t: (not t[0], "*".join(map(str, t[0]))))))
 
 
 def _term_text(atoms: Monomial, coefficient: int) -> str:
@@ -302,7 +298,13 @@ def _divide_exactly(
     By several terms, if the dividend is a multiple of them.
     """
     if len(divisor) != 1:
-        return _multiple(dividend, divisor)
+        # By which integer the divisor was multiplied, if it was.
+        if [atoms for atoms, _ in dividend] != [atoms for atoms, _ in divisor]:
+            return None
+        pairs = zip(dividend, divisor, strict=True)
+        ratios = {divmod(c, d) for (_, c), (_, d) in pairs}
+        ratio, rest = ratios.pop()
+        return None if ratios or rest else ratio
     (atoms, coefficient) = divisor[0]
     quotient: list[tuple[Monomial, int]] = []
     for term_atoms, term_coefficient in dividend:
@@ -315,19 +317,6 @@ def _divide_exactly(
             return None
         quotient.append((tuple(left), term_coefficient // coefficient))
     return _build(quotient)
-
-
-def _multiple(
-    dividend: tuple[tuple[Monomial, int], ...],
-    divisor: tuple[tuple[Monomial, int], ...],
-) -> int | None:
-    """Return by which integer the divisor was multiplied, if it was."""
-    if [atoms for atoms, _ in dividend] != [atoms for atoms, _ in divisor]:
-        return None
-    pairs = zip(dividend, divisor, strict=True)
-    ratios = {divmod(c, d) for (_, c), (_, d) in pairs}
-    ratio, rest = ratios.pop()
-    return None if ratios or rest else ratio
 
 
 def _symbolic_maximum(left: Dim, right: Dim) -> Dim:

@@ -251,7 +251,15 @@ class LaunchGraph:
         """Return the index of *kernel*, adding it the first time."""
         index = self._kernel_index.get(kernel)
         if index is None:
-            _check_work(kernel)
+            work = kernel.work
+            for amount in (work.flops, work.bytes_read, work.bytes_written):
+                if not 0 <= amount < math.inf:
+                    msg = (
+                        f"a kernel of {kernel.op} has work of {amount}, expected a "
+                        "finite "
+                        "number that is not negative"
+                    )
+                    raise VerifyError(msg)
             index = self._kernel_index[kernel] = len(self.kernels)
             self.kernels.append(kernel)
         return index
@@ -382,17 +390,6 @@ class LaunchGraph:
         return index + 1
 
 
-def _check_work(kernel: Kernel) -> None:
-    work = kernel.work
-    for amount in (work.flops, work.bytes_read, work.bytes_written):
-        if not 0 <= amount < math.inf:
-            msg = (
-                f"a kernel of {kernel.op} has work of {amount}, expected a finite "
-                "number that is not negative"
-            )
-            raise VerifyError(msg)
-
-
 def verify_launches(graph: LaunchGraph) -> None:
     """Raise `VerifyError` at the first broken invariant of *graph*."""
     names: set[tuple[ResourceKind, str]] = set()
@@ -442,10 +439,6 @@ def _edge_problem(graph: LaunchGraph, index: int) -> str | None:
             return f"issued by task {issue}, which does not come before it"
         if graph.kind[issue] not in HOST_KINDS:
             return f"issued by task {issue}, which is not a host task"
-    if late := _not_before(graph.after[index], index):
+    if late := [task for task in graph.after[index] if not 0 <= task < index]:
         return f"waits for task {late[0]}, which does not come before it"
     return None
-
-
-def _not_before(tasks: Sequence[int], index: int) -> list[int]:
-    return [task for task in tasks if not 0 <= task < index]

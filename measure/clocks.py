@@ -58,23 +58,22 @@ class ClockReader:
     def read(self) -> Clock:
         """Return the clock now; call it while the device is at work."""
         if self._nvml is not None:
-            return self._by_nvml()
+            nvml, clock, reasons = self._nvml, None, None
+            name = "nvmlDeviceGetCurrentClocks{}Reasons"  # since CUDA 12.2, and before
+            reasons_of = getattr(nvml, name.format("Event"), None)
+            reasons_of = reasons_of or getattr(nvml, name.format("Throttle"))
+            with contextlib.suppress(nvml.NVMLError):
+                clock = float(
+                    nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM)
+                )
+                reasons = int(reasons_of(self._handle))
+            return Clock(clock, None if reasons is None else _slowed(reasons))
         if self._smi is None:
             return Clock()
         now = time.monotonic()
         if now - self._read_at > _SMI_SECONDS:
             self._last, self._read_at = self._by_smi(self._smi), now
         return self._last
-
-    def _by_nvml(self) -> Clock:
-        nvml, clock, reasons = self._nvml, None, None
-        name = "nvmlDeviceGetCurrentClocks{}Reasons"  # since CUDA 12.2, and before
-        reasons_of = getattr(nvml, name.format("Event"), None)
-        reasons_of = reasons_of or getattr(nvml, name.format("Throttle"))
-        with contextlib.suppress(nvml.NVMLError):
-            clock = float(nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM))
-            reasons = int(reasons_of(self._handle))
-        return Clock(clock, None if reasons is None else _slowed(reasons))
 
     def _by_smi(self, command: str) -> Clock:
         for reasons in ("event", "throttle"):  # by the age of the driver

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from perfc.measure.design import SEED
-from perfc.measure.device import Device, open_device
+from perfc.measure.device import open_device
 from perfc.measure.host import HOST_OP, OverheadRun, dispatch_rows
 from perfc.measure.kernel_run import KernelRun, Say
 from perfc.measure.suites import LARGE
@@ -46,13 +46,9 @@ def measure_for_fit(
             host = OverheadRun(opened, table)
             host.measure(say)
             return host.rows
-        return _with_dispatch(opened, table)
-
-
-def _with_dispatch(device: Device, path: Path) -> list[Measurement]:
-    """Add what the host takes to the table, unless it has that; return all rows."""
-    writer = RowWriter(path, MEASUREMENTS)
-    if all(row.op != HOST_OP for row in writer.rows):
-        writer.append(dispatch_rows(device))
-        writer.flush()
-    return writer.rows
+        # Add what the host takes to the table, unless it has that; return all rows.
+        writer = RowWriter(table, MEASUREMENTS)
+        if all(row.op != HOST_OP for row in writer.rows):
+            writer.append(dispatch_rows(opened))
+            writer.flush()
+        return writer.rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -153,21 +153,15 @@ class KernelRun:
                 say(f"{start} of {len(todo)} shapes, {deadline - now:.0f} s left")
             batch: list[Prepared] = []
             try:
-                with self._operands():
+                with nullcontext() if self.device.is_cuda else mapped_operands():
                     chosen = todo[start : start + size]
                     start += self._prepare(chosen, batch, deadline, say)
-                with self._results():
+                with nullcontext() if self.device.is_cuda else heap_results():
                     self._visit(batch, deadline, say)
                 self._profile(batch, say)
             finally:
                 self._keep(batch)
             size = self._next_size(size, start, begin, deadline)
-
-    def _operands(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.device.is_cuda else mapped_operands()
-
-    def _results(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.device.is_cuda else heap_results()
 
     def _next_size(self, size: int, done: int, begin: float, deadline: float) -> int:
         """Return how many cases follow: the first rows come at once, the last in time.

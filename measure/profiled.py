@@ -98,23 +98,17 @@ def recording(
         device.synchronize()
         profiler.start_trace()
     except BaseException:
-        _abandon(profiler)
+        # Let a profiler that was not started, perhaps, run for nothing.
+        # Kineto refuses to be prepared again, for as long as the process lives, before
+        # what was prepared has been started and stopped (PyTorch 2.11).
+        for step in (profiler.start_trace, profiler.stop_trace):
+            with suppress(Exception):
+                step()
         raise
     try:
         yield
     finally:
         profiler.stop_trace()
-
-
-def _abandon(profiler: profile) -> None:
-    """Let a profiler that was not started, perhaps, run for nothing.
-
-    Kineto refuses to be prepared again, for as long as the process lives, before what
-    was prepared has been started and stopped (PyTorch 2.11).
-    """
-    for step in (profiler.start_trace, profiler.stop_trace):
-        with suppress(Exception):
-            step()
 
 
 def _exported(profiler: profile) -> str:

@@ -79,8 +79,18 @@ class Prepared:
         with torch.no_grad(), math_of(case.dtype):
             first = _called(family, case, tensors)
             device.synchronize()
-            most = _sets(device, moved, held)
-            calls = _calls(family, case, tensors, first, most, seconds)
+            # How many sets of operands the L2 cannot hold, as far as memory goes.
+            # Of a table only the rows that are looked up come into it.
+            wanted = 2 * device.cache_bytes // max(moved, 1) + 2
+            room = device.free_bytes() // _SETS_SHARE // max(held, 1)
+            most = max(1, min(wanted, room, _MAX_SETS))
+            # So many calls with the first one, fewer if they take long to make.
+            calls = [first]
+            end = time.monotonic() + seconds
+            while len(calls) < most and (
+                len(calls) < _FEWEST_SETS or time.monotonic() < end
+            ):
+                calls.append(_called(family, case, tensors))
         sets = len(calls)
         return cls(case, calls, family.capturable(case), held * sets, moved * sets)
 
@@ -126,29 +136,3 @@ def _called(family: Family, case: Case, tensors: Tensors) -> Call:
     call = family.prepare(case, tensors)
     call()
     return call
-
-
-def _calls(  # noqa: PLR0913, PLR0917 - what is made, and how much of it
-    family: Family,
-    case: Case,
-    tensors: Tensors,
-    first: Call,
-    most: int,
-    seconds: float,
-) -> list[Call]:
-    """Return so many calls with the first one, fewer if they take long to make."""
-    calls = [first]
-    end = time.monotonic() + seconds
-    while len(calls) < most and (len(calls) < _FEWEST_SETS or time.monotonic() < end):
-        calls.append(_called(family, case, tensors))
-    return calls
-
-
-def _sets(device: Device, moved: int, held: int) -> int:
-    """Return how many sets of operands the L2 cannot hold, as far as memory goes.
-
-    Of a table only the rows that are looked up come into it.
-    """
-    wanted = 2 * device.cache_bytes // max(moved, 1) + 2
-    room = device.free_bytes() // _SETS_SHARE // max(held, 1)
-    return max(1, min(wanted, room, _MAX_SETS))

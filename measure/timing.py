@@ -127,7 +127,15 @@ class Timer:
     def time(self, calls: Sequence[Call], *, capturable: bool) -> list[Timed]:
         """Time the same work on several sets of operands, in turn."""
         call = in_turn(calls)
-        self._warm_up(call, len(calls))
+        # Call some times; on a CPU, that did other things, on each set if time allows.
+        # Operands are then as far away as they are when they are timed.
+        sets = len(calls)
+        end = time.perf_counter() + self.seconds
+        for number in range(_WARM_UP if self.device.is_cuda else sets):
+            if number and not self.device.is_cuda and time.perf_counter() > end:
+                break
+            call()
+        self.device.synchronize()
         gc.disable()
         try:
             if not self.device.is_cuda:
@@ -135,18 +143,6 @@ class Timer:
             return self._on_gpu(call, len(calls), capturable=capturable)
         finally:
             gc.enable()
-
-    def _warm_up(self, call: Call, sets: int) -> None:
-        """Call some times; on a CPU, that did other things, on each set if time allows.
-
-        Operands are then as far away as they are when they are timed.
-        """
-        end = time.perf_counter() + self.seconds
-        for number in range(_WARM_UP if self.device.is_cuda else sets):
-            if number and not self.device.is_cuda and time.perf_counter() > end:
-                break
-            call()
-        self.device.synchronize()
 
     def _on_gpu(self, call: Call, sets: int, *, capturable: bool) -> list[Timed]:
         first = self._by_events(call)
@@ -179,7 +175,10 @@ class Timer:
         samples: list[float] = []
 
         def once() -> None:
-            _let_pass(_CPU_GAP_SECONDS)
+            # Keep this thread busy for a while.
+            end = time.perf_counter() + _CPU_GAP_SECONDS
+            while time.perf_counter() < end:
+                pass
             samples.append(_seconds_of(call) * US)
 
         self._repeat(once)
@@ -199,7 +198,14 @@ class Timer:
     def _by_graph(self, call: Call, estimate_us: float, sets: int) -> Timed:
         """Capture many calls, each set of operands at least once, and replay them."""
         nodes = min(max(int(_GRAPH_US / max(estimate_us, 1.0)), sets), _MAX_NODES)
-        graph = self._captured(call, nodes)
+        # Capture calls, each library warm on the stream that is captured.
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(capture_stream()):
+            call()
+            torch.cuda.synchronize()
+        with captured(graph):
+            for _ in range(nodes):
+                call()
         graph.replay()
         torch.cuda.synchronize()
         samples: list[float] = []
@@ -209,17 +215,6 @@ class Timer:
         if torch.cuda.memory_reserved() > self.device.memory_bytes // 2:
             torch.cuda.empty_cache()  # a graph's memory is not used again
         return timed
-
-    def _captured(self, call: Call, nodes: int) -> torch.cuda.CUDAGraph:
-        """Capture calls, each library warm on the stream that is captured."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.stream(capture_stream()):
-            call()
-            torch.cuda.synchronize()
-        with captured(graph):
-            for _ in range(nodes):
-                call()
-        return graph
 
 
 def in_turn(calls: Sequence[Call]) -> Callable[[], None]:
@@ -232,13 +227,6 @@ def in_turn(calls: Sequence[Call]) -> Callable[[], None]:
         following = (following + 1) % len(calls)
 
     return call
-
-
-def _let_pass(seconds: float) -> None:
-    """Keep this thread busy for a while."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
 
 
 def _seconds_of(call: Call) -> float:

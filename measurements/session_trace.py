@@ -156,29 +156,24 @@ def _codes(column: Any) -> Ints:  # a `pyarrow.ChunkedArray`
     """Return a number for each cell, the same for equal ones; -1 where it has none."""
     cells = column.combine_chunks()
     if str(cells.type).startswith(("list", "large_list", "fixed_size_list")):
-        return _list_codes(cells)
+        # Number lists by a hash of 64 bits of their items and places.
+        counts = bag_lengths(cells)
+        items = _scalar_codes(cells.flatten()).astype(np.uint64)
+        ends = np.cumsum(counts)
+        places = (np.arange(len(items)) - np.repeat(ends - counts, counts)).astype(
+            np.uint64
+        )
+        mixed = _mixed(items + _mixed(places + np.uint64(1)))
+        sums = np.concatenate(([np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)))
+        hashed = sums[ends] - sums[ends - counts] + _mixed(counts.astype(np.uint64))
+        _, codes = np.unique(hashed, return_inverse=True)
+        return codes.astype(np.int64)
     return _scalar_codes(cells)
 
 
 def _scalar_codes(cells: Any) -> Ints:  # a `pyarrow.Array`
     _, codes = arrow_codes(cells)
     found: Ints = np.from_dlpack(codes.fill_null(-1)).astype(np.int64)
-    return found
-
-
-def _list_codes(cells: Any) -> Ints:  # a `pyarrow.Array` of lists
-    """Number lists by a hash of 64 bits of their items and places."""
-    counts = bag_lengths(cells)
-    items = _scalar_codes(cells.flatten()).astype(np.uint64)
-    ends = np.cumsum(counts)
-    places = (np.arange(len(items)) - np.repeat(ends - counts, counts)).astype(
-        np.uint64
-    )
-    mixed = _mixed(items + _mixed(places + np.uint64(1)))
-    sums = np.concatenate(([np.uint64(0)], np.cumsum(mixed, dtype=np.uint64)))
-    hashed = sums[ends] - sums[ends - counts] + _mixed(counts.astype(np.uint64))
-    _, codes = np.unique(hashed, return_inverse=True)
-    found: Ints = codes.astype(np.int64)
     return found
 
 

@@ -88,19 +88,6 @@ def _check_declared(op: str, params: Record) -> None:
         raise MeasurementError(str(error)) from None
 
 
-def _check_columns(op: str, sizes: Sizes) -> None:
-    """Refuse the same of many rows: each different word, fraction or list once.
-
-    Whole numbers and flags of a column are alike in type: the first stands for all.
-    """
-    different = {name: _different(column) for name, column in sizes.columns.items()}
-    for at in range(max(map(len, different.values()), default=0)):
-        row = {
-            name: found[min(at, len(found) - 1)] for name, found in different.items()
-        }
-        _check_declared(op, record_of(row))
-
-
 def _different(column: Column) -> list[Any]:
     if column.dtype.kind in "bi":
         column = column[:1]
@@ -148,7 +135,14 @@ def kernel_columns(
 
     """
     sizes = Sizes.of(params)
-    _check_columns(op, sizes)
+    # Refuse the same of many rows: each different word, fraction or list once.
+    # Whole numbers and flags of a column are alike in type: the first stands for all.
+    different = {name: _different(column) for name, column in sizes.columns.items()}
+    for at in range(max(map(len, different.values()), default=0)):
+        row = {
+            name: found[min(at, len(found) - 1)] for name, found in different.items()
+        }
+        _check_declared(op, record_of(row))
     flops, read, written = FLAT_WORK[op](sizes, bytes_of(dtype), dtype)
     return KernelColumns(
         op=op,
@@ -210,23 +204,13 @@ def kernel_tables(
                 continue
         except MeasurementError:
             pass  # some row is at fault: which, and why, is found one by one
-        parts += _one_by_one(op, dtype, rows, chosen, faults)
+        kept: list[int] = []
+        kernels: list[Kernel] = []
+        for row, given in zip(rows, chosen, strict=True):
+            try:
+                kernels.append(_signature(op, dtype, record_of(given)))
+                kept.append(row)
+            except MeasurementError as error:
+                faults[row] = str(error)
+        parts += [(np.array(kept), KernelTable(kernels))] if kept else []
     return parts, faults
-
-
-def _one_by_one(
-    op: str,
-    dtype: str,
-    rows: Sequence[int],
-    params: Sequence[Mapping[str, Any]],
-    faults: dict[int, str],
-) -> list[Part]:
-    kept: list[int] = []
-    kernels: list[Kernel] = []
-    for row, given in zip(rows, params, strict=True):
-        try:
-            kernels.append(_signature(op, dtype, record_of(given)))
-            kept.append(row)
-        except MeasurementError as error:
-            faults[row] = str(error)
-    return [(np.array(kept), KernelTable(kernels))] if kept else []

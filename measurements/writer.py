@@ -54,7 +54,14 @@ class RowWriter(Generic[Row]):
         if self.path.exists():
             self._hold(read_rows(self.path, self.schema))
         self._recover()
-        self._probe()
+        # Find out before anything is measured whether rows can be written at all.
+        there = self.journal.exists()
+        try:
+            self.journal.open("ab").close()
+            if not there:
+                self.journal.unlink()
+        except OSError as error:
+            raise self._failed(error) from None
 
     @property
     def rows(self) -> list[Row]:
@@ -95,16 +102,6 @@ class RowWriter(Generic[Row]):
         # take their own place.
         if whole:
             self._take(read_rows(self.journal, self.schema))
-
-    def _probe(self) -> None:
-        """Find out before anything is measured whether rows can be written at all."""
-        there = self.journal.exists()
-        try:
-            self.journal.open("ab").close()
-            if not there:
-                self.journal.unlink()
-        except OSError as error:
-            raise self._failed(error) from None
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows that belong together: after a kill all of them are there, or none.

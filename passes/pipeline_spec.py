@@ -75,7 +75,9 @@ class PassRequest:
         """Make the pass with *settings*, except where the text says otherwise."""
         given = {**settings, **self.written}
         missing = [
-            f for f in _fields(self.cls) if _is_needed(f) and f.name not in given
+            f
+            for f in _fields(self.cls)
+            if (f.init and f.default is attrs.NOTHING) and f.name not in given
         ]
         if missing:
             asked = ",".join(f"{_key(f.name)}=…" for f in missing)
@@ -127,7 +129,11 @@ def _request(name: str, options: str) -> PassRequest:
         key = match[1].replace("_", "-") if match is not None else ""
         if match is None or key not in known:
             found = options[:_SHOWN] if match is None else match[1]
-            listed = ", ".join(sorted(known)) or _no_options(cls)
+            listed = ", ".join(sorted(known)) or (
+                "none"
+                if attrs.has(cls)
+                else "none, as it is not an @attrs.frozen class"
+            )
             msg = f"pass {name!r} has no option {found!r}; options: {listed}"
             raise UsageError(msg)
         field = key.replace("-", "_")
@@ -136,10 +142,6 @@ def _request(name: str, options: str) -> PassRequest:
             raise UsageError(msg)
         values[field] = _convert(name, key, match[2], known[key])
     return PassRequest(cls, values, f"{name}{{{options}}}" if options else name)
-
-
-def _no_options(cls: type[Pass]) -> str:
-    return "none" if attrs.has(cls) else "none, as it is not an @attrs.frozen class"
 
 
 def _scan(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str] | None]:
@@ -165,10 +167,6 @@ def option_kinds(cls: type[Pass]) -> Kinds:
 def _key(name: str) -> str:
     """Return the option, as written, that sets a field."""
     return name.replace("_", "-")
-
-
-def _is_needed(field: attrs.Attribute[Any]) -> bool:
-    return field.init and field.default is attrs.NOTHING
 
 
 def _fields(cls: type[Pass]) -> tuple[attrs.Attribute[Any], ...]:

@@ -61,7 +61,11 @@ def write_result(
     if path is not None:
         support.write_file(path, content)
         return
-    stream = _stdout()
+    # Python has none where the shell has closed it.
+    if sys.stdout is None:
+        message = "cannot write to standard output: it is closed; name a file with -o"
+        raise PerfcError(message)
+    stream = sys.stdout
     wipe()
     if isinstance(content, str):
         content = printable(content)
@@ -168,14 +172,6 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     text = error.object[error.start : error.end]
     written = "".join(_PLAIN.get(letter) or ascii(letter)[1:-1] for letter in text)
     return written, error.end
-
-
-def _stdout() -> TextIO:
-    # Python has none where the shell has closed it.
-    if sys.stdout is None:
-        message = "cannot write to standard output: it is closed; name a file with -o"
-        raise PerfcError(message)
-    return sys.stdout
 
 
 def lost_output(error: OSError) -> Exception:

@@ -136,7 +136,15 @@ class Run:
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
         """Run the passes."""
         manager = PassManager(self.passes, instruments, given=GIVEN)
-        _check_provided(self.passes)
+        # Refuse a pipeline that ends without a time.
+        provided = {key for p in self.passes for key in p.provides}
+        for key in (CRITICAL_PATH, INTERVAL):
+            if key not in provided:
+                msg = (
+                    f"the pipeline ends without {key}; `perfc passes` says who "
+                    "provides it"
+                )
+                raise PipelineError(msg)
         return self._managed(manager)
 
     def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
@@ -181,17 +189,6 @@ class Run:
     def time_us(self) -> float:
         """Return the time of one iteration."""
         return self.analysis().get(CRITICAL_PATH).time_s * US
-
-
-def _check_provided(passes: Sequence[Pass]) -> None:
-    """Refuse a pipeline that ends without a time."""
-    provided = {key for p in passes for key in p.provides}
-    for key in (CRITICAL_PATH, INTERVAL):
-        if key not in provided:
-            msg = (
-                f"the pipeline ends without {key}; `perfc passes` says who provides it"
-            )
-            raise PipelineError(msg)
 
 
 def back_passes(request: Request) -> list[Pass]:

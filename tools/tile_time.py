@@ -68,7 +68,11 @@ def tile_time_us(  # noqa: PLR0913 - a GEMM, and a kernel
         PerfcError: there is no such target, or it does not compute in that type.
 
     """
-    gpu, mode, sides = _gpu(target), _mode(dtype), _sides(tile)
+    gpu, mode, sides = (
+        _gpu(target),
+        str(choice_of(tuple(_BYTES))("dtype", read_dtype("dtype", dtype))),
+        _sides(tile),
+    )
     peak, width = gpu.peak(mode), _BYTES[mode]
     sizes = {"batch": batch, "m": m, "n": n, "k": k}
     b, m, n, k = (_read_size(name, size) for name, size in sizes.items())
@@ -88,7 +92,11 @@ def tile_time_us(  # noqa: PLR0913 - a GEMM, and a kernel
 
 def _sides(tile: object) -> tuple[int, int, int]:
     """Read the sides of a tile."""
-    sides = tuple(cast("Sequence[object]", tile)) if _is_listed(tile) else ()
+    sides = (
+        tuple(cast("Sequence[object]", tile))
+        if isinstance(tile, Sequence) and not isinstance(tile, str | bytes)
+        else ()
+    )
     if len(sides) != _SIDES:
         msg = (
             f"tile={tile!r}: expected three numbers, rows, columns and depth, as "
@@ -97,15 +105,6 @@ def _sides(tile: object) -> tuple[int, int, int]:
         raise UsageError(msg)
     rows, columns, depth = (_read_side("a side of tile", side) for side in sides)
     return rows, columns, depth
-
-
-def _is_listed(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _mode(dtype: object) -> str:
-    """Read the math mode."""
-    return str(choice_of(tuple(_BYTES))("dtype", read_dtype("dtype", dtype)))
 
 
 def _gpu(target: object) -> Target:

@@ -106,7 +106,15 @@ class ChakraFile:
         """Yield the nodes as PyTorch's JSON has them."""
         try:
             with self.path.open("rb") as raw, _unzipped(raw) as stream:
-                yield from self._parsed(stream)
+                messages = _messages(stream)
+                metadata = _fields(next(messages, b""))
+                self.header |= {
+                    key: value
+                    for one in metadata.get(2, [])
+                    for key, value in [_attribute(one)]
+                }
+                for message in messages:
+                    yield _node(_fields(message))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             what = f"damaged or truncated gzip file ({error})"
             msg = f"{self.path}: {what}; nothing of it is used"
@@ -117,17 +125,6 @@ class ChakraFile:
         except ValueError as error:  # of text that is none, too
             msg = f"{self.path}: no Chakra trace ({error}); nothing of it is used"
             raise TraceError(msg) from None
-
-    def _parsed(self, stream: io.BufferedIOBase) -> Iterator[dict[str, Any]]:
-        messages = _messages(stream)
-        metadata = _fields(next(messages, b""))
-        self.header |= {
-            key: value
-            for one in metadata.get(2, [])
-            for key, value in [_attribute(one)]
-        }
-        for message in messages:
-            yield _node(_fields(message))
 
 
 def is_chakra(path: Path) -> bool:

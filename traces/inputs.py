@@ -140,7 +140,15 @@ class RawInputs(NamedTuple):
         kind, dims = str(_at(self.types, place)), self.dims[place]
         strides = _at(self.strides, place)
         if kind == _LIST:
-            return _tensors(dims, strides)
+            # The tensors of a list, of which older profilers say nothing.
+            shapes = listed(dims)
+            if not shapes or not all(isinstance(shape, list) for shape in shapes):
+                return UNRECORDED
+            steps = listed(strides) or [None] * len(shapes)
+            return tuple(
+                RecordedTensor(whole_numbers(shape), None, _strides(shape, step))
+                for shape, step in zip(shapes, steps, strict=False)
+            )
         if kind in ELEMENT_TYPES:
             dtype = DTYPES[ELEMENT_TYPES[kind]]
             return RecordedTensor(whole_numbers(dims), dtype, _strides(dims, strides))
@@ -151,18 +159,6 @@ class RawInputs(NamedTuple):
 
 def _at(values: Sequence[object] | None, place: int) -> object:
     return values[place] if values is not None and place < len(values) else None
-
-
-def _tensors(dims: object, strides: object) -> RecordedArgument:
-    """Return the tensors of a list, of which older profilers say nothing."""
-    shapes = listed(dims)
-    if not shapes or not all(isinstance(shape, list) for shape in shapes):
-        return UNRECORDED
-    steps = listed(strides) or [None] * len(shapes)
-    return tuple(
-        RecordedTensor(whole_numbers(shape), None, _strides(shape, step))
-        for shape, step in zip(shapes, steps, strict=False)
-    )
 
 
 def _strides(dims: object, strides: object) -> tuple[int, ...] | None:

@@ -282,28 +282,26 @@ class _Reading:
         key = marshal.dumps(cast("Any", tuple(raw)), 2)
         return self._inputs.setdefault(key, raw)
 
-    def _clip(self, window: Window) -> None:
-        """Leave out work beside the window that is not in its queues either.
-
-        Clocks differ: of calls in the window all work is kept, whenever it ran.
-        """
-        own = {call.correlation for call in self.calls}
-        self.works = [
-            work
-            for work in self.works
-            if work.correlation in own
-            or (
-                work.end_us >= window.start_us
-                and (work.correlation in self._issued or work.start_us < window.end_us)
-            )
-        ]
-
     def trace(self, file: str, header: Event) -> Trace:
         """Put it together, times from the first event on."""
         if not (self.ops or self.calls or self.works):
             raise TraceError(_nothing(file, self.categories))
         if self.window is not None:
-            self._clip(self.window)
+            # Leave out work beside the window that is not in its queues either.
+            # Clocks differ: of calls in the window all work is kept, whenever it ran.
+            own = {call.correlation for call in self.calls}
+            self.works = [
+                work
+                for work in self.works
+                if work.correlation in own
+                or (
+                    work.end_us >= self.window.start_us
+                    and (
+                        work.correlation in self._issued
+                        or work.start_us < self.window.end_us
+                    )
+                )
+            ]
         lists = (self.ops, self.calls, self.works, self.steps)
         origin_us = min(chain.from_iterable(map(_start, events) for events in lists))
         delay(self.ops, -origin_us)

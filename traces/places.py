@@ -73,7 +73,20 @@ def place_ops(
         _place_by_frames(ops, every)
         _place_by_frames(calls, every)
     if any(op.place is not NOWHERE for op in ops):
-        _place_gradients(ops)
+        # Gradients, and what in them is called from the same place, that of their op.
+        # They are called where the backward pass is.
+        places: dict[int, Place] = {}
+        running: dict[Thread, tuple[HostOp, Place]] = {}
+        for op in ops:
+            around, called = running.get(op.thread, (None, NOWHERE))
+            if around is not None and op.start_us < around.end_us:
+                op.place = around.place if op.place is called else op.place
+            elif op.is_gradient:
+                running[op.thread] = op, op.place
+                op.place = places.get(op.sequence, op.place)
+            elif op.sequence >= 0:
+                # the last of a number makes its gradient
+                places[op.sequence] = op.place
 
 
 def _labels(ops: Iterable[HostOp]) -> Iterator[Frame]:
@@ -116,21 +129,3 @@ def _inside(stack: Sequence[tuple[float, Place]], frame: Frame) -> Place:
         return Place(around.module, frame.name)
     modules = filter(None, (around.module, frame.name))
     return Place(".".join(modules), around.source)
-
-
-def _place_gradients(ops: Iterable[HostOp]) -> None:
-    """Give gradients, and what in them is called from the same place, that of their op.
-
-    They are called where the backward pass is.
-    """
-    places: dict[int, Place] = {}
-    running: dict[Thread, tuple[HostOp, Place]] = {}
-    for op in ops:
-        around, called = running.get(op.thread, (None, NOWHERE))
-        if around is not None and op.start_us < around.end_us:
-            op.place = around.place if op.place is called else op.place
-        elif op.is_gradient:
-            running[op.thread] = op, op.place
-            op.place = places.get(op.sequence, op.place)
-        elif op.sequence >= 0:
-            places[op.sequence] = op.place  # the last of a number makes its gradient

@@ -116,7 +116,13 @@ class _Recording:
         self._works = works_by_call(self.trace)
         self._waits = StreamWaits(self.trace, self._works)
         lines = host_lines(self.trace, self._works.keys())
-        self._lost = self._find_lost()
+        # Device work of which the call is not in the trace, last one first.
+        issued = {id(work) for group in self._works.values() for work in group}
+        found: dict[Stream, list[DeviceWork]] = defaultdict(list)
+        for work in reversed(self.trace.works):
+            if id(work) not in issued:
+                found[work.stream].append(work)
+        self._lost = found
         for segment, call in in_order(lines, self.trace.calls):
             if segment is None:
                 self._waits.called(call)
@@ -127,17 +133,13 @@ class _Recording:
         for stream in sorted(self._lost):
             self._add_lost(stream, math.inf)
         self._state_unblocked()
-        self._tie()
+        # Let the members of a collective start together, and take as long.
+        graph = self.graph
+        for tasks in tied_devices(self._made):
+            least_s = min(graph.stated_s[task] for task in tasks)
+            for task in tasks:
+                graph.group[task], graph.stated_s[task] = graph.group[tasks[0]], least_s
         return self._recorded(lines)
-
-    def _find_lost(self) -> dict[Stream, list[DeviceWork]]:
-        """Return device work of which the call is not in the trace, last one first."""
-        issued = {id(work) for group in self._works.values() for work in group}
-        found: dict[Stream, list[DeviceWork]] = defaultdict(list)
-        for work in reversed(self.trace.works):
-            if id(work) not in issued:
-                found[work.stream].append(work)
-        return found
 
     def _add_lost(self, stream: Stream, until_us: float) -> None:
         """Put work without a call on its stream, before what began at *until_us*.
@@ -274,25 +276,7 @@ class _Recording:
         self._add_lost(work.stream, work.start_us)
         before = tuple(self._on_stream[work.stream][-1:])
         after = (*self._waits.after(call, work), *others)
-        self._observe(call, work, issue, before, after)
-        stream = self._stream(work.stream)
-        if after:
-            # Without its call, of which the work itself keeps the latency.
-            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, after=after)
-            self.start_us[wait] = self.end_us[wait] = work.start_us
-            self._held.append(wait)
-        self._waits.issued(call, work, self._device_task(call, work, issue))
-        return (*before, *after)
-
-    def _observe(
-        self,
-        call: RuntimeCall,
-        work: DeviceWork,
-        issue: int,
-        before: Sequence[int],
-        after: Sequence[int],
-    ) -> None:
-        """Measure gaps of busy streams, delays of idle ones, and lags after waits."""
+        # Measure gaps of busy streams, delays of idle ones, and lags after waits.
         awaited = (*before, *after)
         free_us = max((self.end_us[task] for task in awaited), default=-math.inf)
         busy_us = free_us - call.end_us
@@ -305,6 +289,14 @@ class _Recording:
             self._latencies_us.append(work.start_us - call.end_us)
         elif busy_us > _IDLE_US:
             self._gaps_us.append((busy_us, work.start_us - free_us))
+        stream = self._stream(work.stream)
+        if after:
+            # Without its call, of which the work itself keeps the latency.
+            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, after=after)
+            self.start_us[wait] = self.end_us[wait] = work.start_us
+            self._held.append(wait)
+        self._waits.issued(call, work, self._device_task(call, work, issue))
+        return (*before, *after)
 
     def _device_task(
         self, call: RuntimeCall | None, work: DeviceWork, issue: int
@@ -394,14 +386,6 @@ class _Recording:
         for task in blocked:
             typical_s = usual_s[graph.detail[task]]
             graph.stated_s[task] = min(graph.stated_s[task], typical_s)
-
-    def _tie(self) -> None:
-        """Let the members of a collective start together, and take as long."""
-        graph = self.graph
-        for tasks in tied_devices(self._made):
-            least_s = min(graph.stated_s[task] for task in tasks)
-            for task in tasks:
-                graph.group[task], graph.stated_s[task] = graph.group[tasks[0]], least_s
 
     def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
         self._marks = tuple(self._steps(lines))

@@ -239,7 +239,8 @@ class StreamWaits:
     def _wait(self, call: RuntimeCall) -> None:
         told = self.trace.syncs.get(call.correlation)
         if told is not None and told.stream is not None and told.awaited is not None:
-            self._told(told.stream, told.awaited, told.record)
+            for one in self._recorded.get(told.record, self._end(told.awaited)):
+                self._let_wait(told.stream, told.awaited, one)
             return
         op = self.inner.get(id(call))
         if op is not None and id(op) in self._launching:
@@ -249,22 +250,17 @@ class StreamWaits:
         if stream is None:
             return
         if op is not None and op.name in BOOKKEEPING:
-            self._collective(call, stream)
+            last = len(self._flying) - 1
+            own = (
+                n for n in range(last, -1, -1) if self._flying[n].thread == call.thread
+            )
+            if last < 0:
+                self.unresolved["collective before the trace began"] += 1
+            else:
+                flying = self._flying.pop(next(own, last))
+                self._pending.setdefault(stream, []).append(_Awaited(flying.task))
         elif not self._bucket(op, stream):
             self._side(call, stream)
-
-    def _told(self, stream: Stream, awaited: Stream, record: int) -> None:
-        for one in self._recorded.get(record, self._end(awaited)):
-            self._let_wait(stream, awaited, one)
-
-    def _collective(self, call: RuntimeCall, stream: Stream) -> None:
-        last = len(self._flying) - 1
-        own = (n for n in range(last, -1, -1) if self._flying[n].thread == call.thread)
-        if last < 0:
-            self.unresolved["collective before the trace began"] += 1
-            return
-        flying = self._flying.pop(next(own, last))
-        self._pending.setdefault(stream, []).append(_Awaited(flying.task))
 
     def _bucket(self, op: HostOp | None, stream: Stream) -> bool:
         if not self._buckets or op is not None:

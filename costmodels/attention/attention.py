@@ -361,9 +361,14 @@ def _blocks(
     number = param("batch", 1.0) * walks * ceil(queries / rows)
 
     device = target.device
-    rate = _flops_per_s(kernels, target, tiles, maths) * (
-        parameters.share / device.sm_count
-    )
+    # The peak rate of the instructions that compute the matmuls.
+    peak = kernels.peak_flops_per_s(target)
+    if not tiles.waits:
+        flops_per_s = peak
+    else:
+        wide = one_of(kernels.math, WIDE_MODES)
+        flops_per_s = maths.where(wide, fp32_flops_per_s(target), peak)
+    rate = flops_per_s * (parameters.share / device.sm_count)
     softmax_s = parameters.softmax / (EXPONENTIALS_PER_CLOCK * device.sm_clock_hz)
     backward = kernels.text("phase") == _BACKWARD
     factor = where(backward, BACKWARD_FLOPS / BACKWARD_RATE, 1.0)
@@ -456,20 +461,6 @@ def _whole_seconds(blocks: _Blocks[Number], sms: int, maths: Maths[Number]) -> N
 def _waves(full: Number, maths: Maths[Number]) -> Number:
     """Return the waves that blocks take which would fill so many; many drift."""
     return maths.where(full > 4, full, maths.ceil(full))  # noqa: PLR2004
-
-
-def _flops_per_s(
-    kernels: Signatures[Number],
-    target: Target,
-    tiles: AttentionTiles,
-    maths: Maths[Number],
-) -> Number:
-    """Return the peak rate of the instructions that compute the matmuls."""
-    peak = kernels.peak_flops_per_s(target)
-    if not tiles.waits:
-        return peak
-    wide = one_of(kernels.math, WIDE_MODES)
-    return maths.where(wide, fp32_flops_per_s(target), peak)
 
 
 ATTENTION = AttentionModel()

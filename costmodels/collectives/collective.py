@@ -159,7 +159,12 @@ class CollectiveModel:
             mine = collective_rows(target.collectives)
             # Held once: times that a profile changes rise already. Its few rows are no
             # more than a hint where they do not lie.
-            here = _links_for(mine, links, target)
+            # The links that a profile's rows were weighed with.
+            # Those of a system with a network, if any of them are of several nodes.
+            if (mine.rows.nodes <= 1).all() or links.nics:
+                here = links
+            else:
+                here = collective_links(target, several=True)
             held = mine.isotonic_log_factor(c, here, p)
             free = mine.log_factor(c, here, p)
             seconds *= np.exp(np.where(told, free, held))
@@ -218,16 +223,6 @@ def collective_links(target: Target, *, several: bool) -> Links:
         )
         raise PerfcError(message)
     return Links.of(target, _system(target, several=several))
-
-
-def _links_for(rows: CollectiveRows, links: Links, target: Target) -> Links:
-    """Return the links that a profile's rows were weighed with.
-
-    Those of a system with a network, if any of them are of several nodes.
-    """
-    if (rows.rows.nodes <= 1).all() or links.nics:
-        return links
-    return collective_links(target, several=True)
 
 
 def _system(target: Target, *, several: bool) -> System:

@@ -138,7 +138,14 @@ def collective_seconds(c: Collectives, links: Links, p: CollectiveParameters) ->
     across = c.nodes > 1
     if not across.any():
         return inside
-    return np.where(across, _network_s(c, links, p), inside)
+    # The seconds of collectives whose members are on several nodes.
+    rate = network_rate(c, links)
+    network_s = np.where(
+        c.is_ring,
+        _network_ring_s(c, rate, links, p),
+        _network_exchange_s(c, rate, links, p),
+    )
+    return np.where(across, network_s, inside)
 
 
 def near_switch(c: Collectives, links: Links, p: CollectiveParameters) -> Flags:
@@ -179,7 +186,16 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     ll128_byte_s = np.maximum(
         links.ll128 * passed / channels, 1 / (_LL128_SHARE * rate)
     )
-    ll_s = _ring_ll_s(c, links, p)
+    # The latency of LL, which grows with its threads.
+    # At a step they keep what comes, but for a reduce-scatter, which keeps its share
+    # alone.
+    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
+    keeping = np.where(c.op == "reduce_scatter", 0.0, c.ranks - 1)
+    threads = ll_threads(c)
+    steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
+    steps_ns += keeping * p.ll_threads_step_ns * threads
+    hops_s = c.steps * hop_s(pcie=links.topology == PCIE) * links.step
+    ll_s = _latency_s(p.ll_threads_ns * threads, steps_ns, links, p) + hops_s
     ll128_s = _latency_s(
         links.ll128 * p.ring_ll128_start_ns,
         links.ll128 * p.ring_ll128_step_ns * c.steps,
@@ -207,21 +223,6 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     return by_protocol(c.wire, ways, _ring_switches(c, links))
 
 
-def _ring_ll_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    """Return the latency of LL, which grows with its threads.
-
-    At a step they keep what comes, but for a reduce-scatter, which keeps its share
-    alone.
-    """
-    adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
-    keeping = np.where(c.op == "reduce_scatter", 0.0, c.ranks - 1)
-    threads = ll_threads(c)
-    steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
-    steps_ns += keeping * p.ll_threads_step_ns * threads
-    hops_s = c.steps * hop_s(pcie=links.topology == PCIE) * links.step
-    return _latency_s(p.ll_threads_ns * threads, steps_ns, links, p) + hops_s
-
-
 def _ring_blocks(c: Collectives, links: Links) -> Floats:
     """Return how many channels a ring has at the nominal rate of its links, (rows,)."""
     nominal = _ring_rate(c, links) / links.rate
@@ -245,7 +246,11 @@ def _moved_s(
 
 
 def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    channels = peer_channels(_exchange_rate(c, links) / links.rate / _pairs(c, links))
+    channels = peer_channels(
+        _exchange_rate(c, links)
+        / links.rate
+        / np.where(links.topology in {CUBE_MESH, MESH}, _peers(c), 1.0)
+    )
     most = most_by_ll(channels, by_peer=links.ll_by_peer)
     sent = peer_bytes(c)
     switch = attrs.evolve(c, bytes=c.bytes * most / sent)
@@ -284,19 +289,15 @@ def _exchange_simple_s(
     wire_s = c.wire / (p.exchange_simple_rate * _exchange_rate(c, links))
     part_ns = longest_part(c, channels) * p.exchange_channel_byte_ns
     wire_s = np.maximum(wire_s, part_ns * links.cycle_s)
-    return simple_s + _beside(wire_s, moved_s, links)
-
-
-def _beside(wire_s: Floats, moved_s: Floats, links: Links) -> Floats:
-    """Return the seconds that links and memory take together.
-
-    Through a switch, or the bus, all peers' data pass one port, each piece after its
-    copy. Where each pair has links of its own, the slowest hides the copies of others.
-    """
+    # The seconds that links and memory take together.
+    # Through a switch, or the bus, all peers' data pass one port, each piece after its
+    # copy. Where each pair has links of its own, the slowest hides the copies of
+    # others.
     if links.topology in {CUBE_MESH, MESH}:
-        found: Floats = np.maximum(wire_s, moved_s)
-        return found
-    return wire_s + moved_s
+        beside = np.maximum(wire_s, moved_s)
+    else:
+        beside = wire_s + moved_s
+    return simple_s + beside
 
 
 def _nvls_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
@@ -343,12 +344,6 @@ def _exchange_rate(c: Collectives, links: Links) -> Floats:
     return np.minimum(_peers(c) * pair, 1.0) * whole
 
 
-def _pairs(c: Collectives, links: Links) -> Floats:
-    """Return to how many peers a GPU has links of their own, or one for all."""
-    found: Floats = np.where(links.topology in {CUBE_MESH, MESH}, _peers(c), 1.0)
-    return found
-
-
 def node_rate(c: Collectives, links: Links) -> Floats:
     """Return the rate at which a GPU can send in its node: bytes/s, shape (rows,)."""
     found: Floats = np.where(c.is_ring, _ring_rate(c, links), _exchange_rate(c, links))
@@ -364,17 +359,6 @@ def network_rate(c: Collectives, links: Links) -> Floats:
     nics = np.clip(c.per_node * share, 1.0, links.nics)
     nic = links.nic_bytes_per_s * links.network
     found: Floats = np.where(c.is_ring, nics, nics / c.per_node) * nic
-    return found
-
-
-def _network_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    """Return the seconds of collectives whose members are on several nodes."""
-    rate = network_rate(c, links)
-    found: Floats = np.where(
-        c.is_ring,
-        _network_ring_s(c, rate, links, p),
-        _network_exchange_s(c, rate, links, p),
-    )
     return found
 
 
@@ -403,21 +387,15 @@ def _network_ring_s(
     simple += _network_start_s(links, p) + crossings * step_s + c.wire / rate
     tree = np.where(c.op == "all_reduce", _network_tree_s(c, rate, links), np.inf)
     by_trees = np.isin(c.op, ("all_gather", "reduce_scatter")) & (c.per_node == 1)
-    pat = np.where(by_trees, _network_pat_s(c, rate, links), np.inf)
-    ways = (simple, tree, pat, _network_ll_s(c, rate, links))
-    found: Floats = np.minimum.reduce(ways)
-    return found
-
-
-def _network_pat_s(c: Collectives, rate: Floats, links: Links) -> Floats:
-    """Return the seconds of gathers and scatters by parallel aggregated trees.
-
-    By NCCL's own figures, of 2.23 and later: no rows are of what they are fastest for.
-    """
+    # The seconds of gathers and scatters by parallel aggregated trees.
+    # By NCCL's own figures, of 2.23 and later: no rows are of what they are fastest
+    # for.
     start_us, doubling_us, member_us = _PAT_US
     steps_us = np.log2(c.nodes) * doubling_us + c.ranks * member_us
     latency_s = (start_us * links.start + steps_us * links.step) * 1e-6
-    found: Floats = latency_s + c.wire / (_PAT_RATE * rate)
+    pat = np.where(by_trees, latency_s + c.wire / (_PAT_RATE * rate), np.inf)
+    ways = (simple, tree, pat, _network_ll_s(c, rate, links))
+    found: Floats = np.minimum.reduce(ways)
     return found
 
 

@@ -165,7 +165,18 @@ class ConvModel:
             seconds[rows] = self._tiled_seconds(part.signatures, sides, target, ARRAYS)
         if len(rows := np.flatnonzero(~tiled)):
             part, sides = kernels.take(rows), windows[rows]
-            gemms = _as_gemms(part, sides, target)
+            *sizes, moved, peak = _as_gemm(part.signatures, sides, target, ARRAYS)
+            nowhere = np.zeros(len(part), dtype=np.bool_)
+            gemms = Gemms(
+                np.stack(sizes),
+                moved,
+                peak,
+                transposed=nowhere,
+                across=nowhere,
+                biased=nowhere,
+                own=nowhere.astype(np.intp),
+                grouped=True,
+            )
             plain_s = math_seconds(gemms, simt[rows], target, fastest=fastest)
             seconds[rows] = self._as_convolution(
                 plain_s, part.signatures, target, ARRAYS
@@ -239,7 +250,11 @@ class ConvModel:
     ) -> Number:
         """Return the seconds of the algorithm that the launch names, or the fastest."""
         p = self.parameters or conv_parameters()
-        sizes = _sizes_of(kernels, window, maths)
+        images = maths.most(kernels.param("n"), 1.0)
+        c_in, c_out = kernels.param("c_in"), kernels.param("c_out")
+        # The pixels follow from the flops, whatever the padding and the stride.
+        pixels = maths.most(kernels.flops / (2 * c_in * c_out * window), 1.0)
+        sizes = Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
         # A launch that names its algorithm is believed: that was chosen by the
         # lowering, or it was measured. Otherwise the fastest one that the sizes allow
         # is taken.
@@ -285,16 +300,6 @@ def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
     return found
 
 
-def _sizes_of(
-    kernels: Signatures[Number], window: Number, maths: Maths[Number]
-) -> Convolutions[Number]:
-    images = maths.most(kernels.param("n"), 1.0)
-    c_in, c_out = kernels.param("c_in"), kernels.param("c_out")
-    # The pixels follow from the flops, whatever the padding and the stride.
-    pixels = maths.most(kernels.flops / (2 * c_in * c_out * window), 1.0)
-    return Convolutions(images, c_in, c_out, maths.sqrt(pixels / images), window)
-
-
 def _as_gemm(
     kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
 ) -> Size[Number]:
@@ -307,21 +312,6 @@ def _as_gemm(
     peak = kernels.peak_flops_per_s(target)
     peak = maths.where(_is_depthwise(kernels) & (kernels.math != "fp64"), vector, peak)
     return Size(groups, pixels, columns, depth, kernels.bytes, peak)
-
-
-def _as_gemms(kernels: KernelTable, windows: Floats, target: Target) -> Gemms:
-    *sizes, moved, peak = _as_gemm(kernels.signatures, windows, target, ARRAYS)
-    nowhere = np.zeros(len(kernels), dtype=np.bool_)
-    return Gemms(
-        np.stack(sizes),
-        moved,
-        peak,
-        transposed=nowhere,
-        across=nowhere,
-        biased=nowhere,
-        own=nowhere.astype(np.intp),
-        grouped=True,
-    )
 
 
 def _windows(kernels: KernelTable) -> Floats:

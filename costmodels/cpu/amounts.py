@@ -62,15 +62,26 @@ def amounts_of(
     lanes; those of the target where none are given.
     """
     device = target.device
-    bags, rows = _Bags.of(kernels), _rows(kernels)
+    bags, rows = _Bags.of(kernels), kernels.param("rows") + pieces_of(kernels)
     items = _items(kernels, bags)
     cores = cores_at_work(kernels, items, most_cores or device.sm_count)
     share = cores / device.sm_count
     down, lanes = goes_down(kernels), lanes or vector_lanes(target)
+    # Whether a number of Python's is the other operand: it is made a tensor first.
+    takes_scalar = np.array(
+        [
+            kernel.op == "elementwise"
+            and kernel.params.get("kind") in BINARY
+            and kernel.params.get("tensor_inputs") == 1
+            and "bytes" not in kernel.params
+            for kernel in kernels.kernels
+        ],
+        dtype=np.bool_,
+    )
     amounts = {
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(cores > 1, 1e-6, 0.0),
-        "scalar_us": np.where(_takes_scalar(kernels), 1e-6, 0.0),
+        "scalar_us": np.where(takes_scalar, 1e-6, 0.0),
         "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
         "broadcast_ns": _broadcast_rows(kernels) / cores * 1e-9,
         "short_item_ns": _short_items(kernels, lanes) / cores * 1e-9,
@@ -175,11 +186,6 @@ def _held_bytes(kernels: KernelTable, bags: _Bags) -> Floats:
     return held
 
 
-def _rows(kernels: KernelTable) -> Floats:
-    """Return the pieces that lie in one, each with a start of its own."""
-    return kernels.param("rows") + pieces_of(kernels)
-
-
 def _tails(kernels: KernelTable, lanes: int) -> Floats:
     """Return the rows that no whole number of vectors fills.
 
@@ -189,21 +195,6 @@ def _tails(kernels: KernelTable, lanes: int) -> Floats:
     reduced = np.array([kernel.op == "reduction" for kernel in kernels.kernels])
     rest = (columns % lanes != 0) & ~singly(kernels) & ~(reduced & (columns < lanes))
     return np.where(rest, kernels.param("rows"), 0.0)
-
-
-def _takes_scalar(kernels: KernelTable) -> NDArray[np.bool_]:
-    """Whether a number of Python's is the other operand: it is made a tensor first."""
-    found: NDArray[np.bool_] = np.array(
-        [
-            kernel.op == "elementwise"
-            and kernel.params.get("kind") in BINARY
-            and kernel.params.get("tensor_inputs") == 1
-            and "bytes" not in kernel.params
-            for kernel in kernels.kernels
-        ],
-        dtype=np.bool_,
-    )
-    return found
 
 
 def _primitives(kernels: KernelTable) -> Floats:

@@ -136,21 +136,17 @@ def _shares(kernel: Kernel, lanes: int) -> _Shares:
         rest = kernel.params.integer("c_out") % lanes > 0
         return _Shares(grouped=1.0, grouped_rest=float(rest))
     if _groups(kernel) > 1:
-        block = _block(kernel, lanes)
+        # The channels of a group that a vector holds; 0: none does.
+        channels = math.gcd(*_channels(kernel))
+        of_weights = kernel.params.get("phase", FORWARD) == "backward_weight"
+        least = LEAST_BLOCK_OF_WEIGHTS if of_weights else 1
+        blocks = BLOCKS.get(lanes, (lanes,))
+        block = next((b for b in blocks if b >= least and channels % b == 0), 0)
         if not block:
             return _Shares(group_half=1 / c_out)
         return _Shares(idle_lanes=lanes / block - 1)
     inside = _padded(c_in, lanes) if c_in >= FEW else 0.0
     return _Shares(padded_in=inside, padded_out=_padded(c_out, lanes))
-
-
-def _block(kernel: Kernel, lanes: int) -> int:
-    """Return the channels of a group that a vector holds; 0: none does."""
-    channels = math.gcd(*_channels(kernel))
-    of_weights = kernel.params.get("phase", FORWARD) == "backward_weight"
-    least = LEAST_BLOCK_OF_WEIGHTS if of_weights else 1
-    blocks = BLOCKS.get(lanes, (lanes,))
-    return next((b for b in blocks if b >= least and channels % b == 0), 0)
 
 
 def _padded(channels: int, lanes: int) -> float:

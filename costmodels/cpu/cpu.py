@@ -156,7 +156,13 @@ class CpuModel:
 
 
 def _seconds(kernels: KernelTable, target: Target) -> Floats:
-    terms = _terms_of(kernels, target)
+    fits = [target.fits.of(kernel) for kernel in kernels.kernels]
+    terms = [
+        shipped_terms(family_of(kernel))
+        if fit is None or fit.is_correction
+        else fit.values
+        for kernel, fit in zip(kernels.kernels, fits, strict=True)
+    ]
     known = target.unset
     if known is None or known.device == target.device:
         return seconds_of(amounts_of(kernels, target), terms) / int8_gains(kernels)
@@ -166,16 +172,6 @@ def _seconds(kernels: KernelTable, target: Target) -> Floats:
     changed = _fastest(kernels, target, terms, lanes) / before_s
     known_s = seconds_of(amounts_of(kernels, known), terms) / int8_gains(kernels)
     return known_s * changed
-
-
-def _terms_of(kernels: KernelTable, target: Target) -> list[Terms]:
-    fits = [target.fits.of(kernel) for kernel in kernels.kernels]
-    return [
-        shipped_terms(family_of(kernel))
-        if fit is None or fit.is_correction
-        else fit.values
-        for kernel, fit in zip(kernels.kernels, fits, strict=True)
-    ]
 
 
 def _fastest(

@@ -156,7 +156,10 @@ class EmbeddingBagModel:
         """Return seconds, and how uncertain each kernel is on its own."""
         busy_s = _busy_seconds(kernels, lookups, target, maths)
         if maths.any(_narrower(lookups, maths)):
-            busy_s = _no_faster(busy_s, kernels, lookups, target, maths)
+            # No less than rows of 16 bits take times the ratio of their bytes.
+            halves = attrs.evolve(lookups, row_bytes=_HALF_BYTES * lookups.dim)
+            wide_s = _busy_seconds(kernels, halves, target, maths)
+            busy_s = maths.most(busy_s, _narrower(lookups, maths) * wide_s)
         some = lookups.per_kernel(lookups.uneven) > 0
         own = maths.where(some, self.sigma_skewed, self.sigma_independent)
         return target.device.kernel_floor_s + busy_s, own
@@ -168,19 +171,6 @@ def _narrower(lookups: Lookups[Each, Number], maths: Maths[Number]) -> Number:
     wide = lookups.per_kernel(lookups.count * (_HALF_BYTES * lookups.dim))
     share = narrow / maths.most(wide, 1.0)
     return maths.where((share < 1.0) & (narrow > 0), share, 0.0)
-
-
-def _no_faster(
-    busy_s: Number,
-    kernels: Signatures[Number],
-    lookups: Lookups[Each, Number],
-    target: Target,
-    maths: Maths[Number],
-) -> Number:
-    """Return no less than rows of 16 bits take times the ratio of their bytes."""
-    halves = attrs.evolve(lookups, row_bytes=_HALF_BYTES * lookups.dim)
-    wide_s = _busy_seconds(kernels, halves, target, maths)
-    return maths.most(busy_s, _narrower(lookups, maths) * wide_s)
 
 
 _HALF_BYTES = 2.0

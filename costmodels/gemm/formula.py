@@ -386,7 +386,16 @@ def _simt_tiles(target: Target, kind: _Kind) -> Tiles:
 def _simt_machine(
     target: Target, p: GemmParameters, kind: _Kind, *, fastest: bool = False
 ) -> Machine:
-    power = _fma_power(target, p.tile_efficiency) ** p.power_exponent
+    # The share of the power of fp32 FMAs that the board allows.
+    natural = NATURAL_WATTS_PER_TFLOPS.get(target.device.architecture)
+    if natural is None:
+        fma_power = 1.0
+    else:
+        full_watts = (
+            natural * p.tile_efficiency * target.device.flops_per_s["fp32"] * 1e-12
+        )
+        fma_power = float(min(1.0, target.watts / full_watts))
+    power = fma_power**p.power_exponent
     short = power**p.short_power
     menu = simt_menu(_simt_tiles(target, kind))
     parts = p.biased_parts if kind.biased else MOST_PARTS
@@ -459,21 +468,6 @@ def _seconds(gemms: Gemms, machine: Machine, *, splits: bool) -> Floats:
         for at in range(0, len(gemms), CHUNK)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
-
-
-def _fma_power(target: Target, reach: float) -> float:
-    """Return the share of the power of fp32 FMAs that the board allows.
-
-    Args:
-        target: The GPU.
-        reach: Share of the peak at which GEMMs compute where power suffices.
-
-    """
-    natural = NATURAL_WATTS_PER_TFLOPS.get(target.device.architecture)
-    if natural is None:
-        return 1.0
-    full_watts = natural * reach * target.device.flops_per_s["fp32"] * 1e-12
-    return float(min(1.0, target.watts / full_watts))
 
 
 def _base_share(target: Target) -> float:

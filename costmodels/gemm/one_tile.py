@@ -256,7 +256,9 @@ def _blocks_held(tile: Tile, width: float, target: Target, mode: str) -> int:
     if device.compute_capability in _IN_TENSOR_MEMORY and mode not in SIMT_MODES:
         registers = 0
     shared = tile.stages * (tile.rows + tile.columns) * tile.depth * width
-    shared += _RESERVED_BYTES * _reserves(target)
+    # Whether blocks of a GPU hold shared memory for the system.
+    major, _, minor = target.device.compute_capability.partition(".")
+    shared += _RESERVED_BYTES * ((int(major), int(minor or 0)) >= _RESERVED_FROM)
     if (
         registers > _MOST_REGISTERS
         or threads > min(device.max_threads_per_sm, _MOST_THREADS)
@@ -264,9 +266,3 @@ def _blocks_held(tile: Tile, width: float, target: Target, mode: str) -> int:
     ):
         return 0
     return blocks_per_sm(device, threads, registers, math.ceil(shared))
-
-
-def _reserves(target: Target) -> bool:
-    """Whether blocks of a GPU hold shared memory for the system."""
-    major, _, minor = target.device.compute_capability.partition(".")
-    return (int(major), int(minor or 0)) >= _RESERVED_FROM

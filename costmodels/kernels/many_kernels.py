@@ -70,7 +70,10 @@ def column_table(
     """
     forms: dict[_Form, list[int]] = {}
     for number, kernel in enumerate(kernels):
-        forms.setdefault(_form(kernel), []).append(number)
+        kinds = tuple([(name, _kind(value)) for name, value in kernel.params.items()])
+        forms.setdefault((kernel.op, kernel.dtype, kernel.math, kinds), []).append(
+            number
+        )
     parts: list[KernelColumns] = []
     rows: list[Indices] = [np.empty(0, dtype=np.intp)] * len(kernels)
     row = 0
@@ -80,11 +83,6 @@ def column_table(
             rows[member] = np.arange(row, row + counts[member])
             row += counts[member]
     return ColumnTable.of(*parts), rows
-
-
-def _form(kernel: Kernel) -> _Form:
-    kinds = tuple([(name, _kind(value)) for name, value in kernel.params.items()])
-    return kernel.op, kernel.dtype, kernel.math, kinds
 
 
 def _part(kernels: Sequence[Kernel], counts: Sequence[int]) -> KernelColumns:

@@ -83,7 +83,11 @@ def power_bins(
     if folded:
         for fold in range(1, _FOLDS):
             mass += _sum(first + fold * rows, last + fold * rows, s, scale)
-        mass += widths * _folded_tail((first + last) / 2, rows, s)
+        # Add up (rank + k * rows) ** -s of k from `_FOLDS` on; s is above 1.
+        start = ((first + last) / 2) + _FOLDS * rows
+        area = start ** (1 - s) / ((s - 1) * rows)
+        folded_tail = area + start**-s / 2 + s * rows * start ** (-s - 1) / 12
+        mass += widths * folded_tail
     return RankBins.of(mass / widths, widths)
 
 
@@ -114,11 +118,3 @@ def _sum(first: Floats, last: Floats, s: float, scale: float) -> Floats:
     bend = s * (low / first - high / last) / 12
     found: Floats = _integral(first, last, s, scale) + (low + high) / 2 + bend
     return np.where(first == last, low, found)
-
-
-def _folded_tail(rank: Floats, rows: int, s: float) -> Floats:
-    """Add up (rank + k * rows) ** -s of k from `_FOLDS` on; s is above 1."""
-    start = rank + _FOLDS * rows
-    area = start ** (1 - s) / ((s - 1) * rows)
-    found: Floats = area + start**-s / 2 + s * rows * start ** (-s - 1) / 12
-    return found

@@ -134,21 +134,15 @@ def _up_to(mean: Floats, hits: float) -> Floats:
     shape = hits + 1
     cube = np.cbrt(mean / shape)
     away = 3 * math.sqrt(shape) * (cube - 1 + 1 / (9 * shape))
-    return _above(away)
-
-
-def _above(z: Floats) -> Floats:
-    """Return the share of a normal distribution above z, to 1e-7.
-
-    Abramowitz and Stegun, 26.2.17.
-    """
-    size = np.abs(z)
+    # The share of a normal distribution above z, to 1e-7.
+    # Abramowitz and Stegun, 26.2.17.
+    size = np.abs(away)
     t = 1 / (1 + 0.2316419 * size)
     series = np.zeros_like(t)
     for factor in _TAIL:
         series = (series + factor) * t
     tail: Floats = series * np.exp(-(size**2) / 2) / math.sqrt(2 * math.pi)
-    return np.where(z >= 0, tail, 1 - tail)
+    return np.where(away >= 0, tail, 1 - tail)
 
 
 def published_histogram(

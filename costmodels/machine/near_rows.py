@@ -153,11 +153,11 @@ class NearRows:
 
 def _sizes(kernel: Kernel) -> Sequence[float]:
     sizes_of = _SIZES.get(kernel.op)
-    return _moved(kernel) if sizes_of is None else sizes_of(kernel)
-
-
-def _moved(kernel: Kernel) -> Sequence[float]:
-    return kernel.work.bytes_read, kernel.work.bytes_written
+    return (
+        (kernel.work.bytes_read, kernel.work.bytes_written)
+        if sizes_of is None
+        else sizes_of(kernel)
+    )
 
 
 def _of_matrix(kernel: Kernel) -> Sequence[float]:

@@ -338,7 +338,14 @@ def interval_of(
         sigmas = _of_model(said, smaller, elsewhere)
     else:
         factor = _factor(found, size) * group.width
-        sigmas = _stated(found, factor, smaller, elsewhere)
+        # The sigmas stated of one kernel; as `stated_rows`.
+        shared, own = found.stated[0] * factor, found.stated[1] * factor
+        other, session = elsewhere.own * smaller, elsewhere.session * smaller
+        own = math.sqrt(own * own + other * other)
+        if found.is_unseen:
+            sigmas = Sigmas(0.0, own, session, 0.0, shared)
+        else:
+            sigmas = Sigmas(shared, own, session, elsewhere.board)
         if found.is_least:
             sigmas = max(sigmas, _of_model(said, smaller, elsewhere), key=_variance)
     if group.spread:
@@ -361,18 +368,6 @@ def _factor(found: Found, size: float) -> float:
     """Return by what a kernel of a size, in `SIZE`, is less sure than stated."""
     power = found.stated[2]
     return FLOATS.exp(FLOATS.log(size) * power) if power else 1.0
-
-
-def _stated(
-    found: Found, factor: float, smaller: float, elsewhere: Elsewhere
-) -> Sigmas:
-    """Return the sigmas stated of one kernel; as `stated_rows`."""
-    shared, own = found.stated[0] * factor, found.stated[1] * factor
-    other, session = elsewhere.own * smaller, elsewhere.session * smaller
-    own = math.sqrt(own * own + other * other)
-    if found.is_unseen:
-        return Sigmas(0.0, own, session, 0.0, shared)
-    return Sigmas(shared, own, session, elsewhere.board)
 
 
 def _variance(sigmas: Sigmas) -> float:

@@ -119,7 +119,21 @@ def find_sheet(name_or_path: str) -> tuple[str, SheetText]:
         return f"{what} {path.stem}", _read(path)
     name = name_or_path.strip()
     if name not in plugin_names(TARGETS):
-        raise UsageError(_unknown(name))
+        from perfc.costmodels.sheets.nearest_target import nearest_target  # noqa: PLC0415 - for errors only
+
+        known, systems = target_names(), system_names()
+        near = nearest_target(name, [*known, *systems, *target_aliases()])
+        quoted = name if name.isprintable() and name else repr(name)
+        if near is not None:
+            message = (
+                f"unknown target {quoted}; did you mean {near}? see `perfc targets`"
+            )
+        else:
+            message = (
+                f"unknown target {quoted}; known targets: {', '.join(known)}; systems: "
+                f"{', '.join(systems)}; or the path of a .toml sheet"
+            )
+        raise UsageError(message)
     return f"target {name}", plugin_sheet(TARGETS, name, "target sheet", TargetError)
 
 
@@ -185,17 +199,3 @@ def _plain_tables(
         message += " with values that TOML has not"
         raise error_class(message) from error
     return cast("Mapping[str, object]", copied)
-
-
-def _unknown(name: str) -> str:
-    from perfc.costmodels.sheets.nearest_target import nearest_target  # noqa: PLC0415 - for errors only
-
-    known, systems = target_names(), system_names()
-    near = nearest_target(name, [*known, *systems, *target_aliases()])
-    quoted = name if name.isprintable() and name else repr(name)
-    if near is not None:
-        return f"unknown target {quoted}; did you mean {near}? see `perfc targets`"
-    return (
-        f"unknown target {quoted}; known targets: {', '.join(known)}; systems: "
-        f"{', '.join(systems)}; or the path of a .toml sheet"
-    )

@@ -39,7 +39,15 @@ def find_preset(name_or_path: str) -> tuple[str, Mapping[str, object]]:
     name = name_or_path.strip().lower()
     where, path = f"{_WHAT} {name}", _FOLDER / f"{name}{_SUFFIX}"
     if name not in preset_names():
-        raise UsageError(_unknown(name_or_path))
+        known = preset_names()
+        near = difflib.get_close_matches(name_or_path.lower(), known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        message = (
+            f"unknown preset {name_or_path!r}; {hint}known presets: "
+            f"{', '.join(known)}; or the "
+            "path of a .toml file"
+        )
+        raise UsageError(message)
     if path.is_file():
         return where, parse_toml(
             read_sheet(path, _WHAT, PresetError), PresetError, where
@@ -48,13 +56,3 @@ def find_preset(name_or_path: str) -> tuple[str, Mapping[str, object]]:
     if isinstance(content, str):
         return where, parse_toml(content, PresetError, where)
     return where, content
-
-
-def _unknown(name: str) -> str:
-    known = preset_names()
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return (
-        f"unknown preset {name!r}; {hint}known presets: {', '.join(known)}; or the "
-        "path of a .toml file"
-    )

@@ -250,12 +250,8 @@ def _near_problems(near: object) -> Iterator[str]:
     if not isinstance(rows, list) or not rows:
         yield f"near.rows is {text}, expected texts"
         return
-    yield from _row_problems(cast("list[object]", rows))
-
-
-def _row_problems(rows: list[object]) -> Iterator[str]:
     shapes: set[tuple[int, int]] = set()
-    for row in rows:
+    for row in cast("list[object]", rows):
         try:
             _, sizes, words = _near_row(row)
         except ValueError:
@@ -277,12 +273,11 @@ def _near_row(row: object) -> tuple[float, tuple[float, ...], tuple[str, ...]]:
     numbers = (float(weight), *map(float, sizes.split()))
     if not all(map(math.isfinite, numbers)):
         raise ValueError(row)
-    return numbers[0], numbers[1:], tuple(_read_words(words))
-
-
-def _read_words(text: str) -> Iterator[str]:
-    for word in text.split():
-        yield "" if word == machine.NO_WORD else word
+    return (
+        numbers[0],
+        numbers[1:],
+        tuple(("" if word == machine.NO_WORD else word) for word in words.split()),
+    )
 
 
 def _is_amount(value: object, most: float = 10.0) -> bool:

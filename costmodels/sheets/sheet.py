@@ -200,25 +200,19 @@ def _sheet_fields(
     if found is None or found[0] is not document:
         if len(_FIELDS) >= _MOST_SHEETS:
             _FIELDS.clear()
-        found = _FIELDS[id(document)] = (document, *_fields_of(document, where))
+        check_sheet(document, where)
+        fields = field_values(document)
+        sources = citations(document, fields)
+        if _GRAPH_GAP not in fields and not is_synchronous(fields):
+            gap_us = fields["runtime.stream_gap_us"]
+            fields = _ordered({**fields, _GRAPH_GAP: gap_us})
+            sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
+        found = _FIELDS[id(document)] = (document, *(fields, sources))
     return found[1], found[2]
 
 
 _FIELDS: dict[int, tuple[Table, dict[str, FieldValue], dict[str, str]]] = {}
 _MOST_SHEETS = 64
-
-
-def _fields_of(
-    document: Table, where: str
-) -> tuple[dict[str, FieldValue], dict[str, str]]:
-    check_sheet(document, where)
-    fields = field_values(document)
-    sources = citations(document, fields)
-    if _GRAPH_GAP not in fields and not is_synchronous(fields):
-        gap_us = fields["runtime.stream_gap_us"]
-        fields = _ordered({**fields, _GRAPH_GAP: gap_us})
-        sources[_GRAPH_GAP] = GRAPH_GAP_SOURCE
-    return fields, sources
 
 
 def describe(target: Target) -> list[tuple[str, FieldValue, str, str]]:
@@ -445,7 +439,16 @@ def _host(fields: Fields) -> Host:
 
 def _host_link(fields: Fields) -> HostLink:
     if "host_link.pcie_generation" not in fields:
-        return _no_link(_si(fields, "gpu.memory_gb_per_s", 1e9))
+        # The way from a CPU's memory to itself: what is copied stays there.
+        rate = _si(fields, "gpu.memory_gb_per_s", 1e9)
+        return HostLink(
+            name="none",
+            h2d_bytes_per_s=rate,
+            d2h_bytes_per_s=rate,
+            pageable_bytes_per_s=rate,
+            latency_s=0.0,
+            peak_bytes_per_s=rate,
+        )
     generation = int(fields["host_link.pcie_generation"])
     lanes = int(fields["host_link.pcie_lanes"])
     c2c = "host_link.c2c_gb_per_s" in fields
@@ -459,19 +462,6 @@ def _host_link(fields: Fields) -> HostLink:
         pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
         latency_s=_si(fields, "host_link.latency_us", 1e-6),
         peak_bytes_per_s=host_link_gb_per_s(fields) * 1e9 if known else h2d_bytes_per_s,
-    )
-
-
-def _no_link(memory_bytes_per_s: float) -> HostLink:
-    """Return the way from a CPU's memory to itself: what is copied stays there."""
-    rate = memory_bytes_per_s
-    return HostLink(
-        name="none",
-        h2d_bytes_per_s=rate,
-        d2h_bytes_per_s=rate,
-        pageable_bytes_per_s=rate,
-        latency_s=0.0,
-        peak_bytes_per_s=rate,
     )
 
 

@@ -112,7 +112,13 @@ class SheetField:
     def complaint(self, value: object) -> tuple[str, str] | None:
         """Return (expected, found) when *value* cannot be this field's."""
         if self.text:
-            return self._text_complaint(value)
+            if self.choices:
+                good = value in self.choices
+                return None if good else (" or ".join(self.choices), shown(value))
+            good = (
+                isinstance(value, str) and value.strip() != "" and value.isprintable()
+            )
+            return None if good else ("a text of one line", shown(value))
         kind = "a whole number" if self.whole else "a number"
         expected = f"{kind} from {self.low:g} to {self.high:g} {self.unit}".rstrip()
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -122,13 +128,6 @@ class SheetField:
         if self.whole and value != int(value):
             return expected, shown(value)
         return None
-
-    def _text_complaint(self, value: object) -> tuple[str, str] | None:
-        if self.choices:
-            good = value in self.choices
-            return None if good else (" or ".join(self.choices), shown(value))
-        good = isinstance(value, str) and value.strip() != "" and value.isprintable()
-        return None if good else ("a text of one line", shown(value))
 
 
 def shown(value: object) -> str:

@@ -32,7 +32,13 @@ def known_tiers(target: Target) -> dict[str, Tier]:
     """Return the tiers that a target has itself, by name, fastest first."""
     found: dict[str, Tier] = {}
     if not target.device.synchronous:
-        found[HBM] = _hbm(target)
+        memory = target.device.memory
+        found[HBM] = Tier(
+            name=HBM,
+            capacity_bytes=memory.usable_bytes,
+            **_without_commands(_SECTOR_BYTES, memory.bytes_per_s),
+            read_latency_s=_CONSTANTS.number("hbm_latency_s"),
+        )
     if target.resources is not None:
         found[DRAM] = _dram(target.resources)
     return found | {tier.name: tier for tier in target.tiers}
@@ -89,16 +95,6 @@ def _checked(name: str) -> tuple[str, dict[str, FieldValue], dict[str, str]]:
         msg = f"memory {memory}: {problem}"
         raise TargetError(msg)
     return memory, *memory_values(sheet)
-
-
-def _hbm(target: Target) -> Tier:
-    memory = target.device.memory
-    return Tier(
-        name=HBM,
-        capacity_bytes=memory.usable_bytes,
-        **_without_commands(_SECTOR_BYTES, memory.bytes_per_s),
-        read_latency_s=_CONSTANTS.number("hbm_latency_s"),
-    )
 
 
 def _dram(resources: HostResources) -> Tier:

@@ -92,7 +92,9 @@ def with_devices(document: Table, where: str) -> Table:
     cited = dict(cast("Table", sources)) if isinstance(sources, dict) else {}
     whole: dict[str, object] = {}
     for name, table in cast("Table", tiers).items():
-        device = _device_of(table)
+        entry = cast("Table", table).get("device") if isinstance(table, dict) else None
+        value = cast("Table", entry).get("value") if isinstance(entry, dict) else None
+        device = value if isinstance(value, str) else None
         whole[name] = table
         if device is None:
             continue
@@ -108,12 +110,6 @@ def with_devices(document: Table, where: str) -> Table:
     if whole == tiers:
         return document
     return {**document, TIERS: whole, "sources": cited}
-
-
-def _device_of(table: object) -> str | None:
-    entry = cast("Table", table).get("device") if isinstance(table, dict) else None
-    value = cast("Table", entry).get("value") if isinstance(entry, dict) else None
-    return value if isinstance(value, str) else None
 
 
 def _fields_of(sheet: Table) -> Table:

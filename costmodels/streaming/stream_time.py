@@ -70,7 +70,18 @@ def streaming_seconds(
     """Return the duration of each kernel, in seconds."""
     moved = stream.bytes
     if maths.any(kind.rereads):
-        moved = moved + _reread_bytes(stream, kind, target, maths)
+        # The bytes of rows that are read again, where L2 has lost them.
+        device = target.device
+        rows = maths.most(stream.rows, 1.0)
+        row_bytes = stream.bytes_read / rows
+        # Of more SMs than the GPU has, none need take rows that L2 cannot hold.
+        most_rows = kind.rows_in_flight * as_known(target).device.sm_count
+        in_flight = row_bytes * maths.least(rows, most_rows)
+        pressure = in_flight / device.l2.capacity_bytes
+        pressure = pressure * pressure  # how sharply reads move from L2 to memory
+        missed = pressure / (1 + pressure)
+        reread_bytes = (kind.rereads * stream.bytes_read * missed) * (1.0 - stream.held)
+        moved = moved + reread_bytes
     moved_s = streamed_seconds(moved, stream.repeated, target, memory, maths)
     moved_s = moved_s / kind.share
     started_s = target.device.kernel_floor_s + kind.start_s
@@ -86,7 +97,14 @@ def streaming_seconds(
         started_s = started_s + late_start_s(stream.scattered, stream.over_columns)
     if not (maths.any(kind.row_cycles) or maths.any(kind.element_cycles)):
         return started_s + moved_s
-    busy_s = _busy_s(stream, kind, target, maths)
+    # The seconds of the SMs for rows and elements, at the boost clock.
+    full = maths.flag(maths.ceil(stream.cols / LOAD_COLUMNS) % LOADS == 0)
+    element_cycles = kind.element_cycles * (1 + kind.full_loops * full)
+    cycles = stream.rows * (kind.row_cycles + element_cycles * stream.cols)
+    if target.device.architecture == "Pascal":
+        cycles = cycles * kind.pascal_cycles
+    sm_clocks_per_s = target.device.sm_count * target.device.sm_clock_hz
+    busy_s = (cycles / sm_clocks_per_s) * (1.0 - stream.held)
     if maths.any(busy_s) and maths.any(stream.idle):
         at_boost_s = started_s + _hypotenuse(moved_s, busy_s, maths)
         busy_s = busy_s * _idle_factor(at_boost_s, stream, kind, target, maths)
@@ -96,35 +114,6 @@ def streaming_seconds(
 def _hypotenuse(one: Number, other: Number, maths: Maths[Number]) -> Number:
     """Return the seconds of two that overlap in part, by exact operations."""
     return maths.sqrt(one * one + other * other)
-
-
-def _reread_bytes(
-    stream: Stream[Number], kind: Kind[Number], target: Target, maths: Maths[Number]
-) -> Number:
-    """Return the bytes of rows that are read again, where L2 has lost them."""
-    device = target.device
-    rows = maths.most(stream.rows, 1.0)
-    row_bytes = stream.bytes_read / rows
-    # Of more SMs than the GPU has, none need take rows that L2 cannot hold.
-    most_rows = kind.rows_in_flight * as_known(target).device.sm_count
-    in_flight = row_bytes * maths.least(rows, most_rows)
-    pressure = in_flight / device.l2.capacity_bytes
-    pressure = pressure * pressure  # how sharply reads move from L2 to memory
-    missed = pressure / (1 + pressure)
-    return (kind.rereads * stream.bytes_read * missed) * (1.0 - stream.held)
-
-
-def _busy_s(
-    stream: Stream[Number], kind: Kind[Number], target: Target, maths: Maths[Number]
-) -> Number:
-    """Return the seconds of the SMs for rows and elements, at the boost clock."""
-    full = maths.flag(maths.ceil(stream.cols / LOAD_COLUMNS) % LOADS == 0)
-    element_cycles = kind.element_cycles * (1 + kind.full_loops * full)
-    cycles = stream.rows * (kind.row_cycles + element_cycles * stream.cols)
-    if target.device.architecture == "Pascal":
-        cycles = cycles * kind.pascal_cycles
-    sm_clocks_per_s = target.device.sm_count * target.device.sm_clock_hz
-    return (cycles / sm_clocks_per_s) * (1.0 - stream.held)
 
 
 def _idle_factor(

@@ -37,7 +37,6 @@ from perfc.costmodels.kernels import (
     Priced,
     Provenance,
     Signatures,
-    Texts,
     distinct,
     trust,
 )
@@ -327,27 +326,21 @@ class _Kinds:
 
 def _streams(kernels: Signatures[Number], maths: Maths[Number]) -> Stream[Number]:
     op, cols, flag = kernels.op, kernels.param("cols"), maths.flag
+    # Whether a kernel reads a row once and keeps it in registers.
+    held: Flags | bool = (op == "softmax") & (cols <= ONE_PASS_COLUMNS)
+    held |= (op == "triton_red") & (kernels.param("passes") == 1)
     return Stream(
         kernels.bytes,
         kernels.bytes_read,
         kernels.param("rows"),
         cols,
-        flag(_held(op, cols, kernels.param("passes"))),
+        flag(held),
         flag((op == "elementwise") & kernels.given(SCATTERED)),
         flag((op == "concat") & kernels.given(SCATTERED)),
         flag((op == "reduction") & (kernels.param("axis") == 0)),
         flag(kernels.given(REPEATED)),
         flag(kernels.given(IDLE)),
     )
-
-
-def _held(
-    op: Texts | str, cols: Floats | float, passes: Floats | float
-) -> Flags | bool:
-    """Whether a kernel reads a row once and keeps it in registers."""
-    held: Flags | bool = (op == "softmax") & (cols <= ONE_PASS_COLUMNS)
-    held |= (op == "triton_red") & (passes == 1)
-    return held
 
 
 STREAMING = StreamingModel()

@@ -139,18 +139,14 @@ def _copied(kernel: Kernel, duration_ns: int) -> dict[str, Any]:
 def _name(kind: TaskKind, kernel: Kernel | None, op: str, detail: str) -> str:
     """Return a name that viewers and HolisticTraceAnalysis sort as Kineto's."""
     if kind is TaskKind.COPY:
-        return _copy_name(kernel, detail)
+        found = kernel.params.get("kind") if kernel is not None else None
+        direction = found if isinstance(found, str) else detail
+        pinned = kernel is None or kernel.params.get("pinned") is not False
+        host = "Pinned" if pinned else "Pageable"
+        sides = _SIDES.get(direction, "Device -> Device").format(host=host)
+        return f"Memcpy {_KINDS.get(direction, direction)} ({sides})"
     what = f"{kernel.op} {kernel.math}" if kernel is not None else detail or kind.value
     if kind is TaskKind.COLLECTIVE:
         name = kernel.op if kernel is not None else detail
         return f"ncclDevKernel_{_COLLECTIVES.get(name, name or 'Generic')}"
     return f"{op} {what}".strip()
-
-
-def _copy_name(kernel: Kernel | None, detail: str) -> str:
-    found = kernel.params.get("kind") if kernel is not None else None
-    direction = found if isinstance(found, str) else detail
-    pinned = kernel is None or kernel.params.get("pinned") is not False
-    host = "Pinned" if pinned else "Pageable"
-    sides = _SIDES.get(direction, "Device -> Device").format(host=host)
-    return f"Memcpy {_KINDS.get(direction, direction)} ({sides})"

@@ -130,22 +130,7 @@ def _metadata(rank: RankTrace, report: Report) -> Iterator[str]:
             ("thread_sort_index", {"sort_index": lane.tid}),
         ):
             yield _meta(what, lane.pid, lane.tid, value)
-    yield _step(rank, report)
-
-
-def _process(pid: int, label: str, sort_index: int) -> Iterator[str]:
-    yield _meta("process_name", pid, 0, {"name": "perfc prediction"})
-    yield _meta("process_labels", pid, 0, {"labels": label})
-    yield _meta("process_sort_index", pid, 0, {"sort_index": sort_index})
-
-
-def _meta(what: str, pid: int, tid: int, args: Json) -> str:
-    event = {"ph": "M", "name": what, "ts": 0, "pid": pid, "tid": tid, "args": args}
-    return json.dumps(event)
-
-
-def _step(rank: RankTrace, report: Report) -> str:
-    """Return the iteration, as `torch.profiler`'s `step()` marks it."""
+    # The iteration, as `torch.profiler`'s `step()` marks it.
     event: Json = {
         "ph": "X",
         "cat": "user_annotation",
@@ -156,4 +141,15 @@ def _step(rank: RankTrace, report: Report) -> str:
         "dur": round(report.time_us, 3),
         "args": {},
     }
+    yield json.dumps(event)
+
+
+def _process(pid: int, label: str, sort_index: int) -> Iterator[str]:
+    yield _meta("process_name", pid, 0, {"name": "perfc prediction"})
+    yield _meta("process_labels", pid, 0, {"labels": label})
+    yield _meta("process_sort_index", pid, 0, {"sort_index": sort_index})
+
+
+def _meta(what: str, pid: int, tid: int, args: Json) -> str:
+    event = {"ph": "M", "name": what, "ts": 0, "pid": pid, "tid": tid, "args": args}
     return json.dumps(event)

@@ -45,7 +45,16 @@ class OnnxMetadata(Exporter):
             raise PerfcError(msg)
         _move_references(model, source, target)
         _annotate(model.metadata_props, dict(_about_model(report)))
-        facts = _about_nodes(report, model.graph)
+        # The facts of each node, by its number.
+        graph = model.graph
+        work = _DeviceWork.of(report)
+        matched = OnnxNodes.match(report, graph)
+        facts: dict[int, dict[str, object]] = {}
+        for number, entries in matched.entries.items():
+            facts[number] = dict(_about_node(entries, work, report))
+        for number, whole in matched.part_of.items():
+            name = graph.node[whole].name or graph.node[whole].output[0]
+            facts[number] = {"part_of": name}
         for number, node in enumerate(model.graph.node):
             _annotate(node.metadata_props, facts.get(number, {}))
         return model.SerializeToString(deterministic=True)
@@ -97,21 +106,6 @@ class _DeviceWork:
                 reached_s[name] = durations_s[task]
                 longest[name] = graph.kernels[number]
         return cls(kernels, longest)
-
-
-def _about_nodes(
-    report: Report, graph: onnx.GraphProto
-) -> dict[int, dict[str, object]]:
-    """Return the facts of each node, by its number."""
-    work = _DeviceWork.of(report)
-    matched = OnnxNodes.match(report, graph)
-    facts: dict[int, dict[str, object]] = {}
-    for number, entries in matched.entries.items():
-        facts[number] = dict(_about_node(entries, work, report))
-    for number, whole in matched.part_of.items():
-        name = graph.node[whole].name or graph.node[whole].output[0]
-        facts[number] = {"part_of": name}
-    return facts
 
 
 def _about_node(

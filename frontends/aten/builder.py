@@ -219,9 +219,12 @@ class AtenBuilder:
             return argument
         found = self._find(argument.name, "a call")
         parts = found if isinstance(found, tuple) else (found,)
-        made = [
-            Operand(len(operands) + i, _typed(value)) for i, value in enumerate(parts)
-        ]
+        made: list[Operand] = []
+        for i, value in enumerate(parts):
+            if value.type is None:  # every value of this graph is declared
+                msg = f"{value} has no type"
+                raise UnsupportedModelError(msg)
+            made.append(Operand(len(operands) + i, value.type))
         operands += made
         return SparseOperand(*made) if isinstance(found, tuple) else made[0]
 
@@ -269,13 +272,6 @@ class AtenBuilder:
             found = self._constants[step.attributes] = node.results[0]
             found.type = step.types[0]
         return found
-
-
-def _typed(value: Value) -> TensorType:
-    if value.type is None:  # every value of this graph is declared
-        msg = f"{value} has no type"
-        raise UnsupportedModelError(msg)
-    return value.type
 
 
 def _placed(result: AtenTensor, place: Place, values: list[Value]) -> _Known:

@@ -123,7 +123,15 @@ class RecordedGraph:
             raise NotRecordedError(msg)
         given = _named(signature, op)
         self._windows.fill(target, given)
-        given = _completed(given)
+        # Fill in what is not recorded and hardly matters, or follows from the rest.
+        weight = given.get("weight")
+        follows = dict(_STAND_INS)
+        if isinstance(weight, RecordedTensor):
+            follows["normalized_shape"] = weight.shape
+        given = {
+            name: follows.get(name, value) if value is UNRECORDED else value
+            for name, value in given.items()
+        }
         _check_recorded(signature, given)
         given = {renamed.get(name, name): value for name, value in given.items()}
         results = _results(target, signature, given, op, self.default)
@@ -174,20 +182,6 @@ def _base(target: str) -> str:
 
 def _named(signature: Signature, op: RecordedOp) -> dict[str, RecordedArgument]:
     return dict(zip(signature.names, op.arguments, strict=False))
-
-
-def _completed(
-    given: Mapping[str, RecordedArgument],
-) -> dict[str, RecordedArgument]:
-    """Fill in what is not recorded and hardly matters, or follows from the rest."""
-    weight = given.get("weight")
-    follows = dict(_STAND_INS)
-    if isinstance(weight, RecordedTensor):
-        follows["normalized_shape"] = weight.shape
-    return {
-        name: follows.get(name, value) if value is UNRECORDED else value
-        for name, value in given.items()
-    }
 
 
 def _check_recorded(

@@ -65,21 +65,17 @@ def _can_be(argument: RecordedArgument, kind: str) -> bool:
 def find_signature(op: RecordedOp) -> Signature | None:
     """Return the signature of a call: of those that fit, one with fewest arguments."""
     if op.names:
-        return _told(op)
+        # The signature that the trace itself tells.
+        kinds = [
+            _TENSOR if isinstance(argument, RecordedTensor) else ""
+            for argument in op.arguments
+        ]
+        target = f"{op.name.replace('::', '.')}.{op.overload}"
+        return Signature(target, op.names, tuple(kinds), len(op.results))
     known = signatures().get(op.name, ())
     fitting = [s for s in known if s.fits(op.arguments)]
     named = [s for s in fitting if op.overload and s.target.endswith(f".{op.overload}")]
     return min(named or fitting, key=lambda s: len(s.names), default=None)
-
-
-def _told(op: RecordedOp) -> Signature:
-    """Return the signature that the trace itself tells."""
-    kinds = [
-        _TENSOR if isinstance(argument, RecordedTensor) else ""
-        for argument in op.arguments
-    ]
-    target = f"{op.name.replace('::', '.')}.{op.overload}"
-    return Signature(target, op.names, tuple(kinds), len(op.results))
 
 
 @functools.cache

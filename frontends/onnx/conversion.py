@@ -86,7 +86,14 @@ def _converted(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
     # afterwards.
     tensors, functions = list(model.graph.initializer), list(model.functions)
     _replace(model.graph.initializer, map(_without_elements, tensors))
-    _declare_domains(model, version)
+    # Import every domain, and set apart the ops that ONNX does not define.
+    for node in _default_nodes(model.graph.node):
+        if _revision(node.op_type, version) is None:
+            node.domain = _UNDEFINED
+    imported = {entry.domain for entry in model.opset_import}
+    used = {node.domain for node in _nodes(model.graph.node)}
+    for domain in sorted(used - imported - {*DEFAULT_DOMAINS}):
+        model.opset_import.add(domain=domain, version=1)
     converter: Any = importlib.import_module("onnx.version_converter")
     inference: Any = importlib.import_module("onnx.shape_inference")
     try:
@@ -125,17 +132,6 @@ def _without_elements(tensor: onnx.TensorProto) -> onnx.TensorProto:
         dims=tensor.dims,
         data_location=external,
     )
-
-
-def _declare_domains(model: onnx.ModelProto, version: int) -> None:
-    """Import every domain, and set apart the ops that ONNX does not define."""
-    for node in _default_nodes(model.graph.node):
-        if _revision(node.op_type, version) is None:
-            node.domain = _UNDEFINED
-    imported = {entry.domain for entry in model.opset_import}
-    used = {node.domain for node in _nodes(model.graph.node)}
-    for domain in sorted(used - imported - {*DEFAULT_DOMAINS}):
-        model.opset_import.add(domain=domain, version=1)
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import zip_longest
 
@@ -123,7 +123,16 @@ class _Importer:
         is_model_input = self.graph.parent is None
         type_ = convert_type(info, name_open_dims=is_model_input)
         if is_model_input and type_ is None:
-            raise UnsupportedModelError(_not_a_tensor(info))
+            # Say what is wrong with an input that has no tensor type.
+            if info.type.HasField("sequence_type"):
+                message = (
+                    f"input {info.name!r} is a sequence, and the file does not say of "
+                    "how many "
+                    "tensors; export the model with the tensors as inputs of their own"
+                )
+            else:
+                message = f"input {info.name!r} has no tensor type with a known rank"
+            raise UnsupportedModelError(message)
         name = self.scope.new_name(info.name, self.graph)
         self.scope.define(info.name, self.graph.add_input(name, type_))
 
@@ -157,7 +166,13 @@ class _Importer:
             self._add_op(proto, attributes)
         else:
             self._inline(proto, function, attributes)
-        self._declare(proto.output, declared)
+        # Set the types that the file declares; shape inference checks them.
+        for name in proto.output:
+            if name in declared:
+                value = self.scope.find(name, self.graph)
+                type_: TensorType | None = convert_type(declared[name])
+                if value is not None and value.type is None:
+                    value.type = type_
 
     def _add_op(
         self, proto: onnx.NodeProto, attributes: Mapping[str, Attribute]
@@ -305,17 +320,6 @@ class _Importer:
             for index, name in enumerate(names)
         }
 
-    def _declare(
-        self, names: Sequence[str], declared: Mapping[str, onnx.ValueInfoProto]
-    ) -> None:
-        """Set the types that the file declares; shape inference checks them."""
-        for name in names:
-            if name in declared:
-                value = self.scope.find(name, self.graph)
-                type_: TensorType | None = convert_type(declared[name])
-                if value is not None and value.type is None:
-                    value.type = type_
-
 
 def _tensors(attributes: Mapping[str, Attribute]) -> Mapping[str, onnx.TensorProto]:
     """Return tensor attributes; a `sparse_value` comes as the dense `value`."""
@@ -326,16 +330,6 @@ def _tensors(attributes: Mapping[str, Attribute]) -> Mapping[str, onnx.TensorPro
         elif attribute.proto.type == onnx.AttributeProto.SPARSE_TENSOR:
             tensors[name.removeprefix("sparse_")] = dense(attribute.proto.sparse_tensor)
     return tensors
-
-
-def _not_a_tensor(info: onnx.ValueInfoProto) -> str:
-    """Say what is wrong with an input that has no tensor type."""
-    if info.type.HasField("sequence_type"):
-        return (
-            f"input {info.name!r} is a sequence, and the file does not say of how many "
-            "tensors; export the model with the tensors as inputs of their own"
-        )
-    return f"input {info.name!r} has no tensor type with a known rank"
 
 
 def _is_plain(node: onnx.NodeProto) -> bool:

@@ -203,7 +203,17 @@ def convert_tensor(tensor: onnx.TensorProto, where: str) -> Constant:
     if type_.numel > MAX_ELEMENTS:
         return Constant(type_)
     if type_.dtype.is_float:
-        return _float_constant(type_, tensor)
+        floats: npt.NDArray[Any]
+        if tensor.data_type == _T.FLOAT and not tensor.HasField("raw_data"):
+            floats = np.array(tensor.float_data, dtype="<f4")
+        elif tensor.data_type in _FLOATS and tensor.HasField("raw_data"):
+            floats = np.frombuffer(tensor.raw_data, dtype=_FLOATS[tensor.data_type])
+        else:
+            return Constant(type_)
+        if tensor.data_type == _T.BFLOAT16:  # the upper half of an fp32
+            floats = (floats.astype("<u4") << 16).view("<f4")
+        few = tuple(map(float, floats)) if len(floats) <= MAX_FLOATS else None
+        return Constant(type_, value=_splat(floats), numbers=few)
     if tensor.data_type not in _NUMPY:
         return Constant(type_)
     return Constant(type_, elements=_integers(tensor))
@@ -251,20 +261,6 @@ def _integers(tensor: onnx.TensorProto) -> tuple[int, ...]:
     if tensor.data_type in (_T.UINT64, _T.UINT32):
         return tuple(tensor.uint64_data)
     return tuple(tensor.int32_data)
-
-
-def _float_constant(type_: TensorType, tensor: onnx.TensorProto) -> Constant:
-    floats: npt.NDArray[Any]
-    if tensor.data_type == _T.FLOAT and not tensor.HasField("raw_data"):
-        floats = np.array(tensor.float_data, dtype="<f4")
-    elif tensor.data_type in _FLOATS and tensor.HasField("raw_data"):
-        floats = np.frombuffer(tensor.raw_data, dtype=_FLOATS[tensor.data_type])
-    else:
-        return Constant(type_)
-    if tensor.data_type == _T.BFLOAT16:  # the upper half of an fp32
-        floats = (floats.astype("<u4") << 16).view("<f4")
-    few = tuple(map(float, floats)) if len(floats) <= MAX_FLOATS else None
-    return Constant(type_, value=_splat(floats), numbers=few)
 
 
 def _splat(values: npt.NDArray[Any]) -> float | None:

@@ -18,7 +18,7 @@ def is_weight(constant: Constant) -> bool:
     if not type_.rank or type_.dtype.kind == "string":
         return False
     if type_.dtype.is_float:
-        return not _is_neutral(constant)
+        return not (constant.value == 1.0 and constant.type.shape[-1] == 1)
     quantised = type_.dtype.kind in ("int", "uint") and type_.dtype.bits <= 8  # noqa: PLR2004
     return constant.elements is None or (quantised and type_.rank > 1)
 
@@ -34,8 +34,3 @@ def numbers_of(proto: onnx.GraphProto) -> AbstractSet[str]:
     one = {t.name for t in proto.initializer if tuple(t.dims) == (1,)}
     scaling = (node.input for node in proto.node if node.op_type in _SCALING)
     return one.intersection(name for names in scaling for name in names)
-
-
-def _is_neutral(constant: Constant) -> bool:
-    """Whether it is the column of ones that stands for absent sample weights."""
-    return constant.value == 1.0 and constant.type.shape[-1] == 1

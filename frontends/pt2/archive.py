@@ -50,7 +50,21 @@ class Elements:
         """
         damage = damage_as(UnsupportedModelError, "", "an archive of torch.export.save")
         with damage, zipfile.ZipFile(io.BytesIO(self.data)) as archive:
-            return _elements(archive, path)
+            for info in archive.infolist():
+                if not _LISTED.fullmatch(info.filename):
+                    continue
+                with archive.open(info) as file:
+                    text = read_unpacked(file, info.filename)
+                found = parse_json(text, UnsupportedModelError, "", "a list of weights")
+                listed = (
+                    Fields({"list": found}, info.filename)
+                    .record("list")
+                    .record("config")
+                )
+                if path in listed:
+                    folder = info.filename.rpartition("/")[0]
+                    return _read(archive, folder, listed.record(path))
+            return None
 
 
 _LISTED = re.compile(r"(.*/)?data/(?:weights|constants)/model_\w+_config\.json")
@@ -62,20 +76,6 @@ _INTEGERS: Mapping[int, tuple[str, int]] = {
     5: ("q", 8),
 }
 """Codes of `ScalarType`, and what they are to `struct`, with their bytes."""
-
-
-def _elements(archive: zipfile.ZipFile, path: str) -> tuple[int, ...] | None:
-    for info in archive.infolist():
-        if not _LISTED.fullmatch(info.filename):
-            continue
-        with archive.open(info) as file:
-            text = read_unpacked(file, info.filename)
-        found = parse_json(text, UnsupportedModelError, "", "a list of weights")
-        listed = Fields({"list": found}, info.filename).record("list").record("config")
-        if path in listed:
-            folder = info.filename.rpartition("/")[0]
-            return _read(archive, folder, listed.record(path))
-    return None
 
 
 def _read(
@@ -111,7 +111,15 @@ def parse_model(text: bytes) -> Fields:
     """Return the description that is the JSON of an archive."""
     found = parse_json(text, UnsupportedModelError, "", "a model in JSON")
     model = Fields({"model": found}, "the file").record("model")
-    _check_schema(model)
+    version = model.record("schema_version")
+    major = version.integer("major")
+    if major not in SCHEMAS:
+        known = f"{SCHEMAS[0]} to {SCHEMAS[-1]}"
+        msg = (
+            f"schema version {major} of torch.export is not supported (known: {known});"
+            " export the model with PyTorch 2.5 or later"
+        )
+        raise UnsupportedModelError(msg)
     return model
 
 
@@ -135,15 +143,3 @@ def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         "torch.export.save has written"
     )
     raise UnsupportedModelError(msg)
-
-
-def _check_schema(model: Fields) -> None:
-    version = model.record("schema_version")
-    major = version.integer("major")
-    if major not in SCHEMAS:
-        known = f"{SCHEMAS[0]} to {SCHEMAS[-1]}"
-        msg = (
-            f"schema version {major} of torch.export is not supported (known: {known});"
-            " export the model with PyTorch 2.5 or later"
-        )
-        raise UnsupportedModelError(msg)

@@ -128,8 +128,17 @@ class _Importer:
         values.read(graph)
         self._parts = find_parts(graph, _PREFIX)
         self._declare(values)
-        self._name_sparse_gradients(values)
-        self._loss = self._find_loss()
+        # Name what is two tensors here for its parameter.
+        for spec in self.signature.records("output_specs"):
+            if spec.only()[0] == _GRADIENT:
+                gradient = spec.record(_GRADIENT)
+                name = gradient.record("arg").text("name")
+                if name in values.sparse:
+                    values.rename(name, _gradient_name(gradient))
+        # The name of the loss, or "" where the graph is forward only.
+        specs = self.signature.records("output_specs")
+        losses = [s.record(_LOSS) for s in specs if s.only()[0] == _LOSS]
+        self._loss = losses[0].record("arg").text("name") if losses else ""
         for node in graph.records("nodes"):
             self._read_node(node, values)
         outputs = dict.fromkeys(self._outputs(values))
@@ -176,22 +185,9 @@ class _Importer:
         what computes with other constants has moved them to the device.
         """
         self._host.add(tensor.name)
-        return _on_host(tensor)
-
-    def _find_loss(self) -> str:
-        """Return the name of the loss, or "" where the graph is forward only."""
-        specs = self.signature.records("output_specs")
-        losses = [s.record(_LOSS) for s in specs if s.only()[0] == _LOSS]
-        return losses[0].record("arg").text("name") if losses else ""
-
-    def _name_sparse_gradients(self, values: Values) -> None:
-        """Name what is two tensors here for its parameter."""
-        for spec in self.signature.records("output_specs"):
-            if spec.only()[0] == _GRADIENT:
-                gradient = spec.record(_GRADIENT)
-                name = gradient.record("arg").text("name")
-                if name in values.sparse:
-                    values.rename(name, _gradient_name(gradient))
+        return attrs.evolve(
+            tensor, type=attrs.evolve(tensor.type, space=MemorySpace.HOST)
+        )
 
     def _keep_gradient(self, gradient: Fields, values: Values) -> str:
         """Take over the gradient of a parameter, as autograd does: a view of it."""
@@ -378,10 +374,6 @@ class _Importer:
             self._read_node(node, inner)
         made = [inner.argument(union) for union in graph.records("outputs")]
         return [value.name for value in made if isinstance(value, Ref)]
-
-
-def _on_host(tensor: AtenTensor) -> AtenTensor:
-    return attrs.evolve(tensor, type=attrs.evolve(tensor.type, space=MemorySpace.HOST))
 
 
 def _refs(arguments: Iterable[Argument]) -> Iterator[Ref]:

@@ -166,7 +166,8 @@ class _Writer:
     def _backward(self, layers: int) -> None:
         """Write it; it begins when both streams are done."""
         step, model = self.step, self.step.model
-        begin = self._last_tasks()
+        last = {stream: task for task, stream in enumerate(self.graph.resource)}
+        begin = list(last.values())
         summed: list[int] = []
         ends: list[int] = []
         pooled: list[int] = []
@@ -233,8 +234,3 @@ class _Writer:
             stated_s=seconds,
         )
         return [task]
-
-    def _last_tasks(self) -> list[int]:
-        """Return the last task of each stream."""
-        last = {stream: task for task, stream in enumerate(self.graph.resource)}
-        return list(last.values())

@@ -201,7 +201,13 @@ class _Step:
         if self.types[0] is not None:
             model.to(self.types[0])
         with torch.no_grad():
-            given, named = self._copies(model, args, kwargs)
+            # Arguments without weight.
+            several = is_list(args) and not isinstance(args, torch.Size)
+            listed = tuple(args) if several else (args,)
+            bound = _bound(model, listed, kwargs, self.name)
+            copied = {n: self._argument(n, v) for n, v in bound.arguments.items()}
+            bound.arguments.update(copied)
+            given, named = bound.args, bound.kwargs
         lookups = torchrec.fused_lookups(model)
         self._declare(model, torchrec.pieces(lookups))
         with explained(self._recorder, self.name), self._recording(model, lookups):
@@ -209,20 +215,6 @@ class _Step:
         self._builder.outputs(outputs)
         program = self._builder.program(diagnostics=self._counts.remarks(self.name))
         return attrs.evolve(program, recorded=True, bound=tuple(self.dims.items()))
-
-    def _copies(
-        self,
-        model: torch.nn.Module,
-        args: Sequence[Any] | torch.Tensor,
-        kwargs: Mapping[str, Any],
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return arguments without weight."""
-        several = is_list(args) and not isinstance(args, torch.Size)
-        listed = tuple(args) if several else (args,)
-        bound = _bound(model, listed, kwargs, self.name)
-        copied = {n: self._argument(n, v) for n, v in bound.arguments.items()}
-        bound.arguments.update(copied)
-        return bound.args, bound.kwargs
 
     def _argument(self, name: str, value: Any) -> Any:
         """Copy an argument, and declare its tensors as inputs."""
@@ -238,7 +230,9 @@ class _Step:
             if wanted is not None and tensor.is_floating_point():
                 tensor.data = tensor.data.to(wanted)
             stem = name if len(found) == 1 else f"{name}.{index}"
-            kept = _is_kept(name, tensor)
+            kept = isinstance(tensor, torch.nn.Parameter) or name.lower().startswith(
+                "l_self_"
+            )
             declare = self._builder.parameter if kept else self._builder.input
             declare(self._recorder.christen(tensor, stem))
         return copied
@@ -319,11 +313,6 @@ class _Step:
             labels = torch.empty(shape, dtype=dtype, device=META)
         self._builder.input(self._recorder.christen(labels, "labels"))
         return labels
-
-
-def _is_kept(name: str, tensor: torch.Tensor) -> bool:
-    """Whether an argument is a weight: graphs of `torch.compile` are given theirs."""
-    return isinstance(tensor, torch.nn.Parameter) or name.lower().startswith("l_self_")
 
 
 def _keep_value(original: torch.Tensor, copied: torch.Tensor) -> None:

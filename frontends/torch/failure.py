@@ -90,21 +90,15 @@ def _not_followed(error: BaseException, said: str) -> str:
     given = _NO_RULE.match(said)
     if given is None:
         return ""
-    _forget_compiled()
+    # Let Dynamo, which has begun to compile the op's functions, begin anew.
+    # It would refuse them ever after, in `torch.export` too.
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        dynamo.reset()
     name = given[1]
     if name in _CHOICES:
         return f"data decide what torch.{name} runs; call the function that is run"
     return f"a capture does not follow {name}, which is given functions; call them"
-
-
-def _forget_compiled() -> None:
-    """Let Dynamo, which has begun to compile the op's functions, begin anew.
-
-    It would refuse them ever after, in `torch.export` too.
-    """
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is not None:
-        dynamo.reset()
 
 
 def _raised_in(error: BaseException, folder: str) -> bool:

@@ -60,7 +60,19 @@ def weightless_onnx(
     if not is_list(args):
         args = (args,)
     copied = Copier().copy(module, type(module).__name__).eval()
-    _give_elements(copied)
+    # Make fake what is large, and real what the exporter looks into.
+    # Small weights are all different: equal ones would be merged.
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    made: dict[torch.Tensor, torch.Tensor] = {}
+    for part in copied.modules():
+        own = (
+            *part.named_parameters(recurse=False),
+            *part.named_buffers(recurse=False),
+        )
+        for name, tensor in own:
+            if tensor not in made:
+                made[tensor] = _with_elements(tensor, mode)
+            setattr(part, name, made[tensor])
     tensors = pytree.tree_map_only(
         torch.Tensor, _real, (tuple(args), dict(kwargs or {}))
     )
@@ -79,29 +91,24 @@ def weightless_onnx(
             )
         except Exception as error:
             raise _refused(module, error) from error
-        _fill(program.model)
+        # Put one repeated number, which takes no memory, for fake weights.
+        # The exporter's optimizer computes with weights, to fold batch norms.
+        model = program.model
+        for name, value in model.graph.initializers.items():
+            weight = value.const_value
+            if (
+                weight is None
+                or weight.size <= _SMALL
+                or not weight.dtype.is_floating_point()
+            ):
+                continue
+            number = np.asarray(0.5, dtype=weight.dtype.numpy())
+            spread = np.broadcast_to(number, weight.shape.numpy())
+            value.const_value = onnx_ir.Tensor(spread, dtype=weight.dtype, name=name)
         program.optimize()
     _stub(program.model)
     data: bytes = onnx_ir.serde.serialize_model(program.model).SerializeToString()
     return data
-
-
-def _give_elements(module: torch.nn.Module) -> None:
-    """Make fake what is large, and real what the exporter looks into.
-
-    Small weights are all different: equal ones would be merged.
-    """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    made: dict[torch.Tensor, torch.Tensor] = {}
-    for part in module.modules():
-        own = (
-            *part.named_parameters(recurse=False),
-            *part.named_buffers(recurse=False),
-        )
-        for name, tensor in own:
-            if tensor not in made:
-                made[tensor] = _with_elements(tensor, mode)
-            setattr(part, name, made[tensor])
 
 
 def _with_elements(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
@@ -122,24 +129,6 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_floating_point():
         return torch.rand(tensor.shape).to(tensor.dtype)
     return torch.zeros(tensor.shape, dtype=tensor.dtype)
-
-
-def _fill(model: onnx_ir.Model) -> None:
-    """Put one repeated number, which takes no memory, for fake weights.
-
-    The exporter's optimizer computes with weights, to fold batch norms.
-    """
-    for name, value in model.graph.initializers.items():
-        weight = value.const_value
-        if (
-            weight is None
-            or weight.size <= _SMALL
-            or not weight.dtype.is_floating_point()
-        ):
-            continue
-        number = np.asarray(0.5, dtype=weight.dtype.numpy())
-        spread = np.broadcast_to(number, weight.shape.numpy())
-        value.const_value = onnx_ir.Tensor(spread, dtype=weight.dtype, name=name)
 
 
 def _stub(model: onnx_ir.Model) -> None:

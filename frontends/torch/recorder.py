@@ -214,7 +214,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         target = schema.target
         if location.phase == "backward":
             target = _AS_AUTOGRAD_RUNS.get(target, target)
-        told = _elements(target, arguments)
+        # The elements of arguments that say what the op does, if they are known.
+        told: dict[str, tuple[int, ...]] = {}
+        for name in READ_ELEMENTS.get(target, ()):
+            known = values.short_list(arguments.get(name))
+            if known is not None:
+                told[name] = known
         self._sink(AtenCall(target, given, tuple(made), location, flops, told))
 
     def _argument(self, value: Any) -> Argument:
@@ -266,18 +271,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             return False
         _alias(results, _HIDDEN)
         return True
-
-
-def _elements(
-    target: str, arguments: Mapping[str, Any]
-) -> Mapping[str, tuple[int, ...]]:
-    """Return the elements of arguments that say what the op does, if they are known."""
-    found: dict[str, tuple[int, ...]] = {}
-    for name in READ_ELEMENTS.get(target, ()):
-        known = values.short_list(arguments.get(name))
-        if known is not None:
-            found[name] = known
-    return found
 
 
 def _adds_in_place(held: torch.Tensor, frame: FrameType | None) -> bool:

@@ -159,22 +159,7 @@ def build_deepfm(values: Mapping[str, int | str]) -> Program:
     bags = declare_bags(builder, tables)
     first = _linear_model(builder, dense, _DENSE, tables, bags)
     fields = (_DENSE + len(tables), tables.dim)
-    vectors = _field_vectors(builder, dense, tables, bags)
-    second = _pairwise_products(builder, vectors)
-    flat = builder.reshape(vectors, "deep.flat", -1, fields[0] * fields[1])
-    deep = builder.mlp(flat, "deep.mlp", (fields[0] * fields[1], *_DEEPFM_DEEP))
-    logit = builder.op("add", "logit", builder.op("add", "fm.add", first, second), deep)
-    builder.graph.outputs.append(builder.op("sigmoid", "sigmoid", logit))
-    return single(builder.graph)
-
-
-def _field_vectors(
-    builder: Builder,
-    dense: Value,
-    tables: Tables,
-    bags: Sequence[tuple[Value, Value]],
-) -> Value:
-    """Return one vector a field: [batch, fields, dim]."""
+    # One vector a field: [batch, fields, dim].
     column = builder.reshape(dense, "embeddings.values", -1, _DENSE, 1)
     weight = builder.parameter("embeddings.dense.weight", _DENSE, tables.dim)
     numeric = builder.op("mul", "embeddings.dense.mul", column, weight)
@@ -182,18 +167,20 @@ def _field_vectors(
     joined = _joined(builder, "embeddings.cat", pooled)
     shape = (-1, len(tables), tables.dim)
     categorical = builder.reshape(joined, "embeddings.view", *shape)
-    return builder.op("concat", "embeddings.fields", numeric, categorical, axis=1)
-
-
-def _pairwise_products(builder: Builder, vectors: Value) -> Value:
-    """Sum the dot products of all pairs: half of (sum^2 - sum of squares)."""
+    vectors = builder.op("concat", "embeddings.fields", numeric, categorical, axis=1)
+    # Sum the dot products of all pairs: half of (sum^2 - sum of squares).
     summed = _sum(builder, "fm.sum", vectors, keepdims=False)
     square_of_sum = builder.op("mul", "fm.square_of_sum", summed, summed)
     squares = builder.op("mul", "fm.squares", vectors, vectors)
     sum_of_squares = _sum(builder, "fm.sum_of_squares", squares, keepdims=False)
     twice = builder.op("sub", "fm.sub", square_of_sum, sum_of_squares)
     total = _sum(builder, "fm.total", twice, keepdims=True)
-    return builder.op("mul", "fm.half", total, builder.scalar("fm.one_half", 0.5))
+    second = builder.op("mul", "fm.half", total, builder.scalar("fm.one_half", 0.5))
+    flat = builder.reshape(vectors, "deep.flat", -1, fields[0] * fields[1])
+    deep = builder.mlp(flat, "deep.mlp", (fields[0] * fields[1], *_DEEPFM_DEEP))
+    logit = builder.op("add", "logit", builder.op("add", "fm.add", first, second), deep)
+    builder.graph.outputs.append(builder.op("sigmoid", "sigmoid", logit))
+    return single(builder.graph)
 
 
 def _joined(builder: Builder, name: str, pooled: Sequence[Value]) -> Value:

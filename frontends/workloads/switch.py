@@ -93,7 +93,13 @@ def build_switch(name: str, values: Mapping[str, int | str]) -> Program:
     targets = builder.input("decoder_input_ids", config.seq, dtype=I64)
     stack = _Stack(builder, config)
     x = builder.embedding(sources, "shared", config.vocab, config.hidden)
-    blocked = _blocked(builder, mask, config.seq)
+    # The addends to the scores of tokens that the mask leaves out.
+    kept = builder.op("cast", "mask.to", mask, dtype=builder.dtype)
+    one = builder.scalar("mask.one", 1.0)
+    out = builder.op(
+        "sub", "mask.sub", one, builder.reshape(kept, "mask.view", -1, 1, 1, config.seq)
+    )
+    blocked = builder.op("mul", "mask.mul", out, builder.scalar("mask.least", MINIMUM))
     encoded = stack.encode(x, blocked)
     table = builder.graph.value("shared.weight")
     y = builder.op("gather", "shared.embedding", table, targets, axis=0)
@@ -103,16 +109,6 @@ def build_switch(name: str, values: Mapping[str, int | str]) -> Program:
         y = builder.op("linear", "lm_head.linear", y, table)
     builder.graph.outputs.append(y)
     return single(builder.graph)
-
-
-def _blocked(builder: Builder, mask: Value, seq: int) -> Value:
-    """Return the addends to the scores of tokens that the mask leaves out."""
-    kept = builder.op("cast", "mask.to", mask, dtype=builder.dtype)
-    one = builder.scalar("mask.one", 1.0)
-    out = builder.op(
-        "sub", "mask.sub", one, builder.reshape(kept, "mask.view", -1, 1, 1, seq)
-    )
-    return builder.op("mul", "mask.mul", out, builder.scalar("mask.least", MINIMUM))
 
 
 @attrs.define(eq=False)

@@ -120,22 +120,19 @@ class KernelParam:
         if self.choices:
             return value in self.choices or value == self.default
         if self.type is ParamType.RECORDS:
-            return self._has_records(value)
+            if not isinstance(value, tuple):
+                return False
+            for item in value:
+                if not isinstance(item, Record):
+                    return False
+                self.record.check(item)
+            return True
         return _NESTED.get(self.type, _never)(value)
 
     @functools.cached_property
     def record(self) -> Declared:
         """What its records may hold."""
         return Declared(f"a record of {self.name!r}", self.fields)
-
-    def _has_records(self, value: AttrValue) -> bool:
-        if not isinstance(value, tuple):
-            return False
-        for item in value:
-            if not isinstance(item, Record):
-                return False
-            self.record.check(item)
-        return True
 
 
 def _never(_: AttrValue) -> bool:

@@ -21,18 +21,16 @@ def compare(test: Callable[[int], bool]) -> Fold:
     def fold(left: Dim, right: Dim) -> Dim:
         difference = left - right
         if isinstance(difference, Expr):
-            return int(test(_sign(difference)))
+            # Tell the sign where sizes, which are not negative, cannot change it.
+            signs = {coefficient > 0 for _, coefficient in difference.terms}
+            if len(signs) > 1 or not any(
+                not monomial for monomial, _ in difference.terms
+            ):
+                raise Undecided
+            return int(test(1 if signs.pop() else -1))
         return int(test(difference))
 
     return fold
-
-
-def _sign(difference: Expr) -> int:
-    """Tell the sign where sizes, which are not negative, cannot change it."""
-    signs = {coefficient > 0 for _, coefficient in difference.terms}
-    if len(signs) > 1 or not any(not monomial for monomial, _ in difference.terms):
-        raise Undecided
-    return 1 if signs.pop() else -1
 
 
 def number_of(dim: Dim) -> int:

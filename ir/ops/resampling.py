@@ -75,11 +75,7 @@ def _stated(
     if not ratios or len(ratios) < len(axes):
         return (UNKNOWN_DIM,) * len(axes)
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
-    return [_rounded(n * ratio) for n in old if isinstance(n, int)]
-
-
-def _rounded(size: Fraction) -> int:
-    return int(size + Fraction(1, 2))
+    return [int((n * ratio) + Fraction(1, 2)) for n in old if isinstance(n, int)]
 
 
 def _work_resize(

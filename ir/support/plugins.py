@@ -110,7 +110,11 @@ def load_plugin(group: str, name: str) -> object:
     if name not in points:
         names = plugin_names(group)
         close = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else _known(names)
+        hint = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else f"known: {', '.join(names) or 'none (is perfc installed?)'}"
+        )
         msg = f"unknown {_NOUNS.get(group, group)} {name!r}; {hint}"
         raise UsageError(msg)
     try:
@@ -153,10 +157,6 @@ def _place(module: str, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     inner = next((f for f in reversed(frames) if f.filename == file), frames[-1])
     return f"in {Path(inner.filename).name}, line {inner.lineno}"
-
-
-def _known(names: list[str]) -> str:
-    return f"known: {', '.join(names) or 'none (is perfc installed?)'}"
 
 
 def _owner(point: EntryPoint) -> str:

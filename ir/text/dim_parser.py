@@ -103,7 +103,12 @@ class _DimReader:
         if kind == "number" and len(text) <= _MAX_DIGITS:
             return int(text)
         if text == "max":
-            return self._maximum()
+            self._expect("(")
+            left = self._sum()
+            self._expect(",")
+            right = self._sum()
+            self._expect(")")
+            return maximum(left, right)
         if kind == "name":
             return symbol(unquote(text))
         if text == "(":
@@ -112,15 +117,6 @@ class _DimReader:
             return inner
         self._position -= 1
         raise self._unexpected()
-
-    def _maximum(self) -> Dim:
-        self._expect("(")
-        left = self._sum()
-        self._expect(",")
-        right = self._sum()
-        self._expect(")")
-        result: Dim = maximum(left, right)
-        return result
 
     def _accept(self, mark: str) -> bool:
         found = self._tokens[self._position][1] == mark

@@ -104,7 +104,13 @@ class Reader:
         if self.at("{"):
             value: AttrValue = self.record()
         elif self.accept("["):
-            value = self._list()
+            values: list[AttrValue] = []
+            while not self.accept("]"):
+                values.append(self.attribute())
+                if not self.accept(","):
+                    self.expect("]")
+                    break
+            value = tuple(values)
         else:
             value = self._scalar()
         self._depth -= 1
@@ -120,15 +126,6 @@ class Reader:
             return _SCALARS[kind](text)
         except PerfcError as problem:
             self.fail(str(problem))
-
-    def _list(self) -> tuple[AttrValue, ...]:
-        values: list[AttrValue] = []
-        while not self.accept("]"):
-            values.append(self.attribute())
-            if not self.accept(","):
-                self.expect("]")
-                break
-        return tuple(values)
 
     def expected(self, what: str) -> NoReturn:
         """Raise the error that says what should stand here."""

@@ -244,13 +244,9 @@ class SparseAdd(Given):
 _Gathered = Callable[[Case, torch.Tensor, Tensors], Call]
 
 
-def _count(case: Case) -> int:
-    return math.prod(case.params.integers("indices"))
-
-
 def _of_bags(case: Case, x: torch.Tensor, tensors: Tensors) -> Call:
     """Repeat each bag's gradient for the lookups of the bag."""
-    count = _count(case)
+    count = math.prod(case.params.integers("indices"))
     bags = torch.arange(count, device=tensors.kind) * x.shape[0] // count
     return lambda: torch.index_select(x, 0, bags)
 

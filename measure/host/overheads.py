@@ -116,7 +116,8 @@ class OverheadRun:
                     trace = self._profiled(find_subject(name), batch, optimizer)
                     found = host_times(trace, tax_us, cuda=self.device.is_cuda)
                     kept[title] = [[*key, us] for key, us in found.items()]
-                    self._keep(kept)
+                    content = {"source": self.device.source, "models": kept}
+                    write_file(self._samples, json.dumps(content))
                 for type_, op, samples in kept[title]:
                     pooled[type_, op] += samples
         return [
@@ -142,10 +143,6 @@ class OverheadRun:
             msg = f"cannot read {self._samples}: {error}; remove it, then measure again"
             raise PerfcError(msg) from None
         return models if same else {}
-
-    def _keep(self, samples: Mapping[str, list[Any]]) -> None:
-        content = {"source": self.device.source, "models": samples}
-        write_file(self._samples, json.dumps(content))
 
     def _profiled(self, subject: Subject, batch: int, optimizer: str) -> Trace:
         """Return a trace of training steps in their steady state."""

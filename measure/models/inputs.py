@@ -36,7 +36,18 @@ class Inputs:
         self._refill(copies, self._tree)
 
     def _placed(self, value: Any) -> Any:
-        value = _made_real(value)
+        # Make a tensor of a shape, of a shape and a type, or of one without elements.
+        # That is what `perfc.from_torch` takes for a tensor, too.
+        if isinstance(value, torch.Size):
+            value = torch.rand(value)
+        elif (
+            _is_list(value)
+            and len(value) == _PAIR
+            and isinstance(value[1], torch.dtype)
+        ):
+            value = torch.zeros(value[0], dtype=value[1])
+        elif isinstance(value, Tensor) and value.is_meta:
+            value = torch.zeros(value.shape, dtype=value.dtype)
         if not isinstance(value, Tensor):
             return _mapped(value, self._placed)
         if self._dtype is not None and value.is_floating_point():
@@ -61,20 +72,6 @@ class Inputs:
         elif _is_list(value):
             for one, other in zip(copy, value, strict=True):
                 self._refill(one, other)
-
-
-def _made_real(value: Any) -> Any:
-    """Make a tensor of a shape, of a shape and a type, or of one without elements.
-
-    That is what `perfc.from_torch` takes for a tensor, too.
-    """
-    if isinstance(value, torch.Size):
-        return torch.rand(value)
-    if _is_list(value) and len(value) == _PAIR and isinstance(value[1], torch.dtype):
-        return torch.zeros(value[0], dtype=value[1])
-    if isinstance(value, Tensor) and value.is_meta:
-        return torch.zeros(value.shape, dtype=value.dtype)
-    return value
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:

@@ -67,7 +67,19 @@ class Iteration:
         """Run a forward pass for labels and loss; then capture or compile."""
         with self.running():
             if self._setting.training:
-                self._prepare_training()
+                named = self._setting.optimizer
+                chosen = (self._made.optimizer or "sgd") if named == OWN else named
+                captured = self._setting.runtime == CUDAGRAPH
+                self._optimizers = optimizers_of(
+                    chosen, self.model, capturable=captured
+                )
+                if self._made.step is None:
+                    self._prepare_loss()
+                elif len(self._optimizers) > 1:
+                    msg = f"a step of your own takes one optimizer, {named} here is two"
+                    raise UnsupportedModelError(msg)
+                else:
+                    self._forward = self._custom_step
             if self._setting.runtime == "compiled":
                 compiled: Any = vars(torch)["compile"]  # its types are partly unknown
                 self._forward = compiled(self._forward, dynamic=False)
@@ -115,19 +127,6 @@ class Iteration:
         weights = [*self.model.parameters(), *self.model.buffers()]
         kept = (weights, states, self._inputs.copied(), self._labels.copied())
         return [leaf for leaf in tree_leaves(kept) if isinstance(leaf, Tensor)]
-
-    def _prepare_training(self) -> None:
-        named = self._setting.optimizer
-        chosen = (self._made.optimizer or "sgd") if named == OWN else named
-        captured = self._setting.runtime == CUDAGRAPH
-        self._optimizers = optimizers_of(chosen, self.model, capturable=captured)
-        if self._made.step is None:
-            self._prepare_loss()
-        elif len(self._optimizers) > 1:
-            msg = f"a step of your own takes one optimizer, {named} here is two"
-            raise UnsupportedModelError(msg)
-        else:
-            self._forward = self._custom_step
 
     def _custom_step(self, args: Any, kwargs: Any, labels: list[Tensor]) -> Any:
         """Run what the factory's own training loop does in an iteration."""

@@ -155,7 +155,10 @@ class WorkloadRun:
                 if time.monotonic() > self.deadline:
                     break
                 once(setting, say)
-                _free_memory()
+                # Back what a model took that nobody holds any more.
+                gc.collect()
+                if torch.cuda.is_available():
+                    torch.cuda.empty_cache()
         finally:
             self._writer.flush()
         return len(chosen)
@@ -341,10 +344,3 @@ def _no_collection() -> Generator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _free_memory() -> None:
-    """Give back what a model took that nobody holds any more."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

@@ -24,11 +24,6 @@ from perfc.passes.graphs import (
 _CLAMP = "aten.clamp"
 
 
-def _unary(rule: str) -> Rule:
-    """Apply one op to the gradient."""
-    return lambda site: {0: site.op(rule, site.grad)}
-
-
 def _of_result(op: str) -> Rule:
     """Apply a backward op that reads the result."""
     return lambda site: {0: site.op(op, site.grad, site.out)}
@@ -294,7 +289,7 @@ RULES: Mapping[str, Rule] = {
     "acosh": _inverse(-1.0),
     "erf": _erf,
     "square": _square,
-    "neg": _unary("neg"),
+    "neg": lambda site: {0: site.op("neg", site.grad)},
     "abs": _abs,
     "softsign": _softsign,
     "add": _add,

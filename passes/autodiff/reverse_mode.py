@@ -215,14 +215,10 @@ class Backward:
             if wanted.isdisjoint(node.results):
                 continue
             reached.append(node)
-            for value in self._takers(node):
+            for value in [value for value in node.operands if value in self.needing]:
                 wanted.add(value)
                 self._awaited[value] = self._awaited.get(value, 0) + 1
         return reached[::-1]
-
-    def _takers(self, node: Node) -> list[Value]:
-        """Return the operands that want a gradient, as often as they are read."""
-        return [value for value in node.operands if value in self.needing]
 
     def _step(self, node: Node) -> None:
         # Every reader of the results comes later in forward, so all of them have sent
@@ -236,7 +232,11 @@ class Backward:
         sent = self._ahead.pop(node, {})
         if any(grad is not None for grad in grads):
             site = Site(self.tape, node, grads, wanted, self.tables)
-            if self._completes_shared_input(site):
+            # Whether a layer is the last to send a gradient that ranks all-reduce.
+            x, producer = site.x, site.x.producer
+            is_shared = producer is not None and producer.op == "replicated"
+            is_layer = is_linear(site.node) and len(site.wanted) > 1
+            if is_shared and is_layer and self._awaited.get(x) == 1:
                 sent, wanted = self._around_sum(site), wanted - {0}
             else:
                 sent = self._sent(site)
@@ -248,13 +248,6 @@ class Backward:
             self.tape.location = here
         for index in sorted(wanted):
             self._hand_over(node.operands[index])
-
-    def _completes_shared_input(self, site: Site) -> bool:
-        """Whether a layer is the last to send a gradient that ranks all-reduce."""
-        x, producer = site.x, site.x.producer
-        is_shared = producer is not None and producer.op == "replicated"
-        is_layer = is_linear(site.node) and len(site.wanted) > 1
-        return is_shared and is_layer and self._awaited.get(x) == 1
 
     def _around_sum(self, site: Site) -> dict[int, Value]:
         """Send the gradient of a layer's input, add it up, then compute the others.

@@ -54,10 +54,19 @@ def _costlier(
     """
     before = unroller.work, unroller.weighing
     unroller.weighing = True
-    branches = [
-        _branch(unroller, site, name, region)
-        for name, region in zip(("then", "else"), regions, strict=True)
-    ]
+    branches: list[_Branch] = []
+    for name, region in zip(("then", "else"), regions, strict=True):
+        # Add one branch, up to the first op that does not take its operands.
+        unroller.work, first = 0, len(unroller.reads)
+        error: VerifyError | None = None
+        results: Sequence[Item] = ()
+        try:
+            results = _results(site, unroller.copy_region(region, (), site.env))
+        except VerifyError as problem:
+            error = problem
+        reads = range(first, len(unroller.reads))
+        branch = _Branch(name, unroller.work, results, reads, error)
+        branches.append(branch)
     taken, other = sorted(branches, key=_preference, reverse=True)
     if taken.error is not None:
         raise taken.error
@@ -70,19 +79,6 @@ def _costlier(
         str(site.node),
     )
     return taken.results
-
-
-def _branch(unroller: Unroller, site: Site, name: str, region: Graph) -> _Branch:
-    """Add one branch, up to the first op that does not take its operands."""
-    unroller.work, first = 0, len(unroller.reads)
-    error: VerifyError | None = None
-    results: Sequence[Item] = ()
-    try:
-        results = _results(site, unroller.copy_region(region, (), site.env))
-    except VerifyError as problem:
-        error = problem
-    reads = range(first, len(unroller.reads))
-    return _Branch(name, unroller.work, results, reads, error)
 
 
 def _preference(branch: _Branch) -> tuple[bool, int]:
@@ -174,26 +170,22 @@ def _stacked(
 ) -> Value:
     """Return the tensor whose slices along a new axis are *rows* (`torch.stack`)."""
     if not rows:
-        return _nothing(unroller, site, axis, output)
+        type_ = output.type
+        if type_ is None:
+            msg = (
+                f"{site}: it runs 0 times, and the type of its result {output} is not "
+                "declared; add it to the model (an ONNX value_info)"
+            )
+            raise UnsupportedModelError(msg)
+        shape = (*type_.shape[:axis], 0, *type_.shape[axis:])
+        attributes: dict[str, AttrValue] = {"dtype": type_.dtype, "shape": shape}
+        return unroller.add(site, "constant", (), attributes)[0]
     made = [
         unroller.add(site, "unsqueeze", (row,), {"axes": (axis,)})[0]
         for row in rows
         if isinstance(row, Value)
     ]
     return unroller.add(site, "concat", made, {"axis": axis})[0]
-
-
-def _nothing(unroller: Unroller, site: Site, axis: int, output: Value) -> Value:
-    type_ = output.type
-    if type_ is None:
-        msg = (
-            f"{site}: it runs 0 times, and the type of its result {output} is not "
-            "declared; add it to the model (an ONNX value_info)"
-        )
-        raise UnsupportedModelError(msg)
-    shape = (*type_.shape[:axis], 0, *type_.shape[axis:])
-    attributes: dict[str, AttrValue] = {"dtype": type_.dtype, "shape": shape}
-    return unroller.add(site, "constant", (), attributes)[0]
 
 
 def _scan(unroller: Unroller, site: Site) -> Sequence[Item]:
@@ -212,10 +204,13 @@ def _scan(unroller: Unroller, site: Site) -> Sequence[Item]:
     rows: list[list[Item]] = [[] for _ in body.outputs[states:]]
     for index in range(trips):
         unroller.count(site.node)
-        slices = [
-            _slice(unroller, site, x, axis, trips - 1 - index if backward else index)
-            for x, axis, backward in zip(scanned, axes, reverse, strict=True)
-        ]
+        slices: list[Value] = []
+        for x, axis, backward in zip(scanned, axes, reverse, strict=True):
+            position = unroller.constant(
+                site, (trips - 1 - index if backward else index,), (), "i64"
+            )
+            value = unroller.add(site, "gather", (x, position), {"axis": axis})[0]
+            slices.append(value)
         found = unroller.copy_region(body, (*carried, *slices), site.env)
         carried = found[:states]
         for made, row in zip(rows, found[states:], strict=True):
@@ -263,11 +258,6 @@ def _length(site: Site, scanned: Sequence[Value], axes: Sequence[int]) -> int:
         msg = f"{site}: the length to scan, {length}, has no number; {_ADVICE}"
         raise UnsupportedModelError(msg)
     return length
-
-
-def _slice(unroller: Unroller, site: Site, x: Value, axis: int, index: int) -> Value:
-    position = unroller.constant(site, (index,), (), "i64")
-    return unroller.add(site, "gather", (x, position), {"axis": axis})[0]
 
 
 CONTROL_RULES: Mapping[str, Rule] = {"if": _if, "loop": _loop, "scan": _scan}

@@ -90,7 +90,14 @@ class Dedup(Transform):
     def run(self, program: Program, ctx: PassContext) -> None:
         """Deduplicate the lookups of a forward pass."""
         found = self.found(program)
-        _check_whole(program, found)
+        # Refuse tables that ranks hold already, whose lists come from all of them.
+        if sum(len(rank.ranks) for rank in program.classes) > 1:
+            msg = (
+                f"the tables of group {found[0].name!r} are on several ranks already, "
+                "whose lists have no inverse index in common: dedup comes before the "
+                "tables are sharded"
+            )
+            raise UnsupportedModelError(msg)
         graph = forward_graph_of(program, self.name)
         lots = [_Lot.of(graph, group, number) for number, group in enumerate(found)]
         for group in found:
@@ -106,17 +113,6 @@ class Dedup(Transform):
         known = table_names(table_lookups(program))
         stays = read_stays(self.stay)
         return feature_groups(self.session, stays, self.groups, known)
-
-
-def _check_whole(program: Program, groups: Sequence[FeatureGroup]) -> None:
-    """Refuse tables that ranks hold already, whose lists come from all of them."""
-    if sum(len(rank.ranks) for rank in program.classes) > 1:
-        msg = (
-            f"the tables of group {groups[0].name!r} are on several ranks already, "
-            "whose lists have no inverse index in common: dedup comes before the "
-            "tables are sharded"
-        )
-        raise UnsupportedModelError(msg)
 
 
 def _tell_repeats(graph: Graph, groups: Sequence[FeatureGroup]) -> None:
@@ -213,7 +209,9 @@ def _check(graph: Graph, node: Node, group: FeatureGroup) -> None:
     elif any(v not in graph.inputs for v in lists):
         problem = "computes its indices: they must be inputs"
     elif not all(
-        _is_of(other, group) for v in lists for other in _others(graph, node, v)
+        is_embedding_bag(other) and set(_tables_of(other)) <= set(group.tables)
+        for v in lists
+        for other in _others(graph, node, v)
     ):
         problem = f"shares its indices with what is not in group {group.name!r}"
     if problem:
@@ -223,11 +221,6 @@ def _check(graph: Graph, node: Node, group: FeatureGroup) -> None:
 
 def _others(graph: Graph, node: Node, value: Value) -> list[Node]:
     return [other for other in graph.readers(value) if other is not node]
-
-
-def _is_of(node: Node, group: FeatureGroup) -> bool:
-    """Whether a node looks tables of a group up, and no others."""
-    return is_embedding_bag(node) and set(_tables_of(node)) <= set(group.tables)
 
 
 @attrs.frozen(eq=False)

@@ -269,7 +269,7 @@ class _Plan:
             rows.moved("write_back", self.way_s)
             if self.oracle_s:
                 rows.stands_still("oracle", self.oracle_s)
-        first = _first_host(graph)
+        first = next(n for n, kind in enumerate(graph.kind) if kind in HOST_KINDS)
         main, end = graph.resource[first], _end(graph)
         if self.synced:
             rows.collective("sync_others", main, self.synced[1])
@@ -370,10 +370,6 @@ def _end(graph: LaunchGraph) -> int:
     if graph.op[last] < 0:
         return last
     return graph.op.index(graph.op[last])
-
-
-def _first_host(graph: LaunchGraph) -> int:
-    return next(n for n, kind in enumerate(graph.kind) if kind in HOST_KINDS)
 
 
 def _ends(made: LaunchGraph, graph: LaunchGraph) -> tuple[int, ...]:

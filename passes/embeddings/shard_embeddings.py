@@ -136,7 +136,14 @@ class ShardEmbeddings(Transform):
         world = self._world
         sizes = [t.size for bags in Bags.lots(graph) for t in bags.tables]
         plan = find_plan(self.plan, sizes, world)
-        self._check_nodes(plan)
+        # Refuse nodes that are not full, if the plan asks for any.
+        on_nodes = any(placement.kind in ON_NODES for placement in plan.values())
+        if on_nodes and self.ranks % self._world.per_node:
+            msg = (
+                f"per-node={self.per_node} of {self.name}: {self.ranks} ranks do not "
+                "go evenly onto nodes"
+            )
+            raise UsageError(msg)
         _put_into_tiers(graph, plan)
         lots = Bags.lots(graph)
         found = [g for bags in lots for g in sharding_groups(bags.tables, plan, world)]
@@ -171,16 +178,6 @@ class ShardEmbeddings(Transform):
                 f"{sums.forward}, and their gradients as {sums.backward}, as "
                 "TorchRec's codecs do for fp8",
             )
-
-    def _check_nodes(self, plan: Plan) -> None:
-        """Refuse nodes that are not full, if the plan asks for any."""
-        on_nodes = any(placement.kind in ON_NODES for placement in plan.values())
-        if on_nodes and self.ranks % self._world.per_node:
-            msg = (
-                f"per-node={self.per_node} of {self.name}: {self.ranks} ranks do not "
-                "go evenly onto nodes"
-            )
-            raise UsageError(msg)
 
     def _check_pooling(self, bags: Bags, found: Sequence[ShardingGroup]) -> None:
         if bags.first.attributes.text("mode") == "sum":

@@ -76,16 +76,13 @@ class Exchange:
         indices, offsets = self._distribute()
         sent, among = self.look_up(indices, offsets), len(self.group.places) > 1
         if self.group.among > 1 and self._own:
-            sent = self._summed(sent)
+            # Add up what the ranks of this one's place have found.
+            last, codec = len(self.group.places) == 1, self._codec_of_sums
+            scattered = {**self._place(), **self._request(last=last)}
+            coded = self._encoded(sent, codec)
+            found = self.named("output").op("reduce_scatter", coded, **scattered)
+            sent = found if last else self._decoded("quantize", found, codec)
         return self._exchanged(self._encoded(sent, self.codec)) if among else sent
-
-    def _summed(self, sent: Value) -> Value:
-        """Add up what the ranks of this one's place have found."""
-        last, codec = len(self.group.places) == 1, self._codec_of_sums
-        scattered = {**self._place(), **self._request(last=last)}
-        coded = self._encoded(sent, codec)
-        found = self.named("output").op("reduce_scatter", coded, **scattered)
-        return found if last else self._decoded("quantize", found, codec)
 
     def receive(self, got: Value) -> list[tuple[Shard, Value]]:
         """Write what follows; return the pooled rows of each shard, [batch, dim]."""

@@ -23,7 +23,7 @@ it is `fused`, or left out, tables stay in the tier that `place-embeddings` has 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -263,7 +263,13 @@ class _PlanFile:
         of_model = frozenset(names)
         for module, tables in modules.items():
             for name, entry in _fields(tables).items():
-                known = _known_as(module, name, of_model)
+                # The model's name of a table: with its module or without.
+                parts = module.split(".")
+                longer = (".".join((*parts[n:], name)) for n in range(len(parts)))
+                within = f"{module}.embedding_bags.{name}"
+                known = next(
+                    (n for n in (name, within, *longer) if n in of_model), name
+                )
                 if known in found:
                     self._refuse(f"table {known!r} is said twice")
                 found[known] = entry
@@ -357,14 +363,6 @@ class _PlanFile:
         where = f"table {table.name!r}: " if table is not None else ""
         msg = f"{self.name}: {where}{problem}"
         raise PerfcError(msg)
-
-
-def _known_as(module: str, name: str, names: Collection[str]) -> str:
-    """Return the model's name of a table: with its module or without."""
-    parts = module.split(".")
-    longer = (".".join((*parts[n:], name)) for n in range(len(parts)))
-    within = f"{module}.embedding_bags.{name}"
-    return next((n for n in (name, within, *longer) if n in names), name)
 
 
 def _fields(found: object) -> Mapping[str, Any]:

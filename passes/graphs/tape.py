@@ -43,7 +43,9 @@ class Tape:
 
     def op(self, op: str, *operands: Value, **attributes: AttrValue) -> Value:
         """Append a node of one result."""
-        return self.node(op, operands, [self._name(op)], attributes).results[0]
+        return self.node(
+            op, operands, [self.graph.fresh_name(self._stem(op))], attributes
+        ).results[0]
 
     def ops(
         self, op: str, count: int, *operands: Value, **attributes: AttrValue
@@ -135,9 +137,6 @@ class Tape:
     def _constant(self, stem: str, **attributes: AttrValue) -> Value:
         name = self.graph.fresh_name(f"{self.constants}.{stem}")
         return self.node("constant", (), [name], attributes).results[0]
-
-    def _name(self, op: str) -> str:
-        return self.graph.fresh_name(self._stem(op))
 
     def _stem(self, op: str) -> str:
         return f"{self.stem}.{op}" if self.stem else op

@@ -137,7 +137,13 @@ class InputPipeline(Pass):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Put the waits in front."""
-        loading, hosted = self._loading(program), ctx.get(HOSTED, program)
+        values = {name: float(n) for name, n in program.bindings.items()}
+        values["ranks"] = float(program.replicas)
+        depth = None if self.depth == _FILE else self.depth
+        loading, hosted = (
+            read_loading(self.file, values, depth),
+            ctx.get(HOSTED, program),
+        )
         if loading is None:
             ctx.set(HOSTED, program, hosted)
             ctx.set(INPUT_PIPELINE, program, None)
@@ -150,12 +156,6 @@ class InputPipeline(Pass):
             hosted = tuple(_behind(one, waits) for one in hosted)
         ctx.set(HOSTED, program, hosted)
         ctx.set(INPUT_PIPELINE, program, found)
-
-    def _loading(self, program: Program) -> Loading | None:
-        values = {name: float(n) for name, n in program.bindings.items()}
-        values["ranks"] = float(program.replicas)
-        depth = None if self.depth == _FILE else self.depth
-        return read_loading(self.file, values, depth)
 
 
 def _waits(found: LoadedStep) -> list[tuple[str, float]]:

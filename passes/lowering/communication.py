@@ -93,7 +93,15 @@ class Communication:
         graph = self.graph
         op = graph.add_op(LaunchOp(lowered.name, node.name))
         stream = self._stream(node.attributes.text("stream", COMM_STREAM))
-        self._wait_for_operands(op, stream, node)
+        # Wait for what has computed the operands, unless it ran on this stream.
+        for value in node.operands:
+            if value not in self._resident and value not in self._pending:
+                event = self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute)
+                self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (event,))
+        for value in node.operands:
+            for other, record in self._pending.get(value, {}).items():
+                if other != stream:
+                    self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (record,))
         meeting = self._meeting(node)
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             self._issue(op, stream, launch, kernel, meeting)
@@ -162,17 +170,6 @@ class Communication:
         number = self._met[group]
         self._met[group] += 1
         return f"{group}#{number}"
-
-    def _wait_for_operands(self, op: int, stream: int, node: Node) -> None:
-        """Wait for what has computed the operands, unless it ran on this stream."""
-        for value in node.operands:
-            if value not in self._resident and value not in self._pending:
-                event = self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute)
-                self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (event,))
-        for value in node.operands:
-            for other, record in self._pending.get(value, {}).items():
-                if other != stream:
-                    self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (record,))
 
     def _events(self, values: Iterable[Value]) -> dict[int, int]:
         """Return the events that the compute stream has yet to wait for, by stream."""

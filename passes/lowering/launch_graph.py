@@ -139,7 +139,12 @@ class Lowering:
                 continue
             seconds = stated_host_s(node)
             if seconds is not None:
-                self._stand_still(node, seconds)
+                # Keep the host busy for as long as the node states.
+                name = node.attributes.text("op")
+                op = self.graph.add_op(LaunchOp(name, node.name))
+                self.graph.task(
+                    TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
+                )
                 continue
             if self._is_no_call(node):
                 self._pass_by(node)
@@ -183,14 +188,6 @@ class Lowering:
         else:
             communication.view(node)
         self._emit(lowered, node.name, _autograd_name(node))
-
-    def _stand_still(self, node: Node, seconds: float) -> None:
-        """Keep the host busy for as long as the node states."""
-        name = node.attributes.text("op")
-        op = self.graph.add_op(LaunchOp(name, node.name))
-        self.graph.task(
-            TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
-        )
 
     def _is_known(self, node: Node) -> bool:
         """Whether all results are shape arithmetic: Python integers in eager."""

@@ -133,7 +133,15 @@ class LowerKernels(Pass):
             verification.verify_communicators(program)
             settings = attrs.evolve(settings, system=_system(ctx))
         if any(map(_is_placed, program.classes)):
-            settings = _shared(self._placed(program, ctx, settings))
+            # Check where tables outside of device memory are; say who shares that.
+            from perfc.passes.lowering.far_tables import (  # noqa: PLC0415 - lazy
+                check_places,
+                placed_settings,
+            )
+
+            if ctx.system is not None:
+                check_places(program, settings, ctx.system, ctx)
+            settings = _shared(placed_settings(program, settings))
         binding = Binding(program.bindings, settings, shared=True)
         try:
             lowered = [
@@ -143,19 +151,6 @@ class LowerKernels(Pass):
             check_bound(program)  # names them all, where the first was found
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
-
-    def _placed(
-        self, program: Program, ctx: PassContext, settings: Settings
-    ) -> Settings:
-        """Check where tables outside of device memory are; say who shares that."""
-        from perfc.passes.lowering.far_tables import (  # noqa: PLC0415 - lazy
-            check_places,
-            placed_settings,
-        )
-
-        if ctx.system is not None:
-            check_places(program, settings, ctx.system, ctx)
-        return placed_settings(program, settings)
 
     def _fp32_math(self, target: Target | None, *, tf32: bool) -> str:
         """Return the mode of fp32 GEMMs.
@@ -190,7 +185,21 @@ class LowerKernels(Pass):
         )
         if target is None:
             return settings
-        settings = _device_settings(settings, target)
+        # Add what the kernels that run depend on of the device.
+        # Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of, and
+        # so has a CPU. SMs that are set by hand change no choice of kernels: of more of
+        # them a library need not cut a sum into more parts.
+        device = target.device
+        major = device.compute_capability.partition(".")[0]
+        newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
+        settings = attrs.evolve(
+            settings,
+            sm_count=sm_count(target),
+            newer_than_volta=newer,
+            on_cpu=device.synchronous,
+            inputs="device" if device.has_host_memory else settings.inputs,
+            gpu=as_known(target) if settings.fp32_cudnn == "tf32" else None,
+        )
         _check_attention(settings, target)
         return _shared(settings)
 
@@ -293,26 +302,6 @@ def _system(ctx: PassContext) -> System | None:
 def sm_count(target: Target) -> int:
     """Return the SMs by which libraries choose kernels of GEMMs for a target."""
     return as_known(target).device.sm_count
-
-
-def _device_settings(settings: Settings, target: Target) -> Settings:
-    """Add what the kernels that run depend on of the device.
-
-    Flash attention needs Ampere; ROCm has it on every GPU that a sheet is of, and so
-    has a CPU. SMs that are set by hand change no choice of kernels: of more of them a
-    library need not cut a sum into more parts.
-    """
-    device = target.device
-    major = device.compute_capability.partition(".")[0]
-    newer = not device.runs_cuda or (major.isdigit() and int(major) > _VOLTA)
-    return attrs.evolve(
-        settings,
-        sm_count=sm_count(target),
-        newer_than_volta=newer,
-        on_cpu=device.synchronous,
-        inputs="device" if device.has_host_memory else settings.inputs,
-        gpu=as_known(target) if settings.fp32_cudnn == "tf32" else None,
-    )
 
 
 def _check_attention(settings: Settings, target: Target) -> None:

@@ -99,7 +99,14 @@ class ConvertDtype(Transform):
             known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, rank.ops)
             if self.autocast:
                 _refuse_training_step(rank.ops)
-                known = _autocast(rank.ops, low, known)
+                # Insert casts, also within what the source spells out; return known
+                # elements.
+                graph = rank.ops
+                inference = Inference(graph, BUILTIN_OPS)
+                inference.elements.update(known)
+                take_apart(Tape(graph, inference))
+                _Autocast(graph, low, inference.elements).run()
+                known = inference.elements
             elif self.where:
                 _refuse_training_step(rank.ops, "a part in another type")
                 convert_part(rank.ops, low, self.where, known)
@@ -140,17 +147,6 @@ def convert(graph: Graph, low: DType, kept: Collection[Value] = ()) -> None:
             graph.set_attributes(node, **converted)
 
 
-def _autocast(
-    graph: Graph, low: DType, known: Mapping[Value, tuple[Dim, ...]]
-) -> Mapping[Value, tuple[Dim, ...]]:
-    """Insert casts, also within what the source spells out; return known elements."""
-    inference = Inference(graph, BUILTIN_OPS)
-    inference.elements.update(known)
-    take_apart(Tape(graph, inference))
-    _Autocast(graph, low, inference.elements).run()
-    return inference.elements
-
-
 @attrs.define(eq=False)
 class _Autocast:
     """Puts casts before nodes, in program order.
@@ -181,7 +177,16 @@ class _Autocast:
             self._cast_operands(node, self.low, _F32)
         elif needs_fp32(node) and _dtype(node.operands[0]) == self.low:
             self.graph.set_attributes(node, dtype=_F32)
-        self._retype(node)
+        # The results what the op makes of its operands' new types.
+        operands = [
+            Abstract(value.type, self.known.get(value))
+            for value in node.operands
+            if value.type is not None
+        ]
+        inferred = BUILTIN_OPS[node.op].infer(node.attributes, operands)
+        for value, found in zip(node.results, inferred, strict=False):
+            if found is not None and value.type is not None:
+                value.type = attrs.evolve(value.type, dtype=found.type.dtype)
 
     def _cast_operands(self, node: Node, old: DType, new: DType) -> None:
         made: dict[Value, Value] = {}
@@ -209,18 +214,6 @@ class _Autocast:
         if value in self._parameters:
             self.cached[value] = cast
         return cast
-
-    def _retype(self, node: Node) -> None:
-        """Give the results what the op makes of its operands' new types."""
-        operands = [
-            Abstract(value.type, self.known.get(value))
-            for value in node.operands
-            if value.type is not None
-        ]
-        inferred = BUILTIN_OPS[node.op].infer(node.attributes, operands)
-        for value, found in zip(node.results, inferred, strict=False):
-            if found is not None and value.type is not None:
-                value.type = attrs.evolve(value.type, dtype=found.type.dtype)
 
 
 def _dtype(value: Value) -> DType | None:

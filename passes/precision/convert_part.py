@@ -64,7 +64,11 @@ def _is_passed(node: Node) -> bool:
 
 def _reads_only(node: Node, part: Container[Node]) -> bool:
     """Whether all floats that a node reads are made by a part."""
-    floats = [value for value in node.operands if _is_float(value)]
+    floats = [
+        value
+        for value in node.operands
+        if value.type is not None and value.type.dtype in PLAIN_FLOATS
+    ]
     return bool(floats) and all(
         value.producer is not None and value.producer in part for value in floats
     )
@@ -76,10 +80,6 @@ def _read_only_by(graph: Graph, node: Node, part: Collection[Node]) -> bool:
         value not in returned and set(part).issuperset(graph.readers(value))
         for value in node.results
     )
-
-
-def _is_float(value: Value) -> bool:
-    return value.type is not None and value.type.dtype in PLAIN_FLOATS
 
 
 def _lies_in(node: Node, where: str) -> bool:

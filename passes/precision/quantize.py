@@ -173,7 +173,12 @@ class Quantize(Transform):
             if rank.ops is not None:
                 _refuse_gradients(rank.ops)
         raise_layers(program)
-        self._say_fallback(ctx)
+        if self.linear in FALLBACKS:
+            ctx.note(
+                "no-such-rate",
+                f"no device multiplies {self.linear} by {self.linear}: linear layers "
+                f"have {FALLBACKS[self.linear]}, weights of 4 bits beside 16",
+            )
         if self.linear:
             say_unchanged(program, self.linear, ctx)
         chosen = self.chosen(program)
@@ -200,14 +205,6 @@ class Quantize(Transform):
                 return kept.dtype_of(one.kind, one.name)
         asked = self.embeddings if one.kind == TABLE else self.linear
         return asked if one.kind == TABLE else FALLBACKS.get(asked, asked)
-
-    def _say_fallback(self, ctx: PassContext) -> None:
-        if self.linear in FALLBACKS:
-            ctx.note(
-                "no-such-rate",
-                f"no device multiplies {self.linear} by {self.linear}: linear layers "
-                f"have {FALLBACKS[self.linear]}, weights of 4 bits beside 16",
-            )
 
     def _run(
         self,
@@ -248,7 +245,9 @@ class Quantize(Transform):
         for one, dtype in chosen.items():
             if dtype.is_plain:
                 by_type.setdefault(dtype.weight, set()).add(one.node)
-            elif not dtype.activations and _bits(one.node.operands[0]) > _HALF:
+            elif (
+                not dtype.activations and typed(one.node.operands[0]).dtype.bits > _HALF
+            ):
                 by_type.setdefault(DTYPES["f16"], set()).add(one.node)
         for low, nodes in by_type.items():
             convert_nodes(graph, low, nodes, known)
@@ -295,10 +294,6 @@ def _narrows(one: Candidate, dtype: LinearType) -> bool:
     """Whether a layer is of plain floats, and of more bits than it is to have."""
     old = typed(one.weight)
     return old.dtype in PLAIN_FLOATS and old.dtype.bits > dtype.weight.bits
-
-
-def _bits(value: Value) -> int:
-    return typed(value).dtype.bits
 
 
 def _can_be(one: Candidate, dtype: LinearType, ctx: PassContext) -> bool:

@@ -160,7 +160,17 @@ class _Step:
         self.count = len(self._replaced)
         self.graph.erase_dead(keep=lambda node: node.op not in _VIEWS)
         if self.scaling == DELAYED:
-            self._update_scales()
+            # Make the scales of the next step of the largest numbers that were seen.
+            count = len(self._casts)
+            history = self.graph.add_parameter(
+                self.graph.fresh_name("fp8.amax_history"),
+                TensorType(_F32, (_HISTORY, count)),
+                BUFFER,
+            )
+            location = Location(name="fp8.scales", module="fp8", phase=_BACKWARD)
+            attributes: dict[str, AttrValue] = {"kind": "max", "axes": (0,)}
+            types = (TensorType(_F32, (count,)),)
+            self._add("reduce", (history,), types, attributes, location)
 
     def _visit(self, node: Node) -> None:
         if is_linear(node) and node.operands[1] in self._weights:
@@ -279,19 +289,6 @@ class _Step:
             return self._add("amax", (value,), number, {}, location).results[0]
         said: dict[str, AttrValue] = {"dtype": _F32, "shape": (), "value": 1.0}
         return self._add("constant", (), number, said, location).results[0]
-
-    def _update_scales(self) -> None:
-        """Make the scales of the next step of the largest numbers that were seen."""
-        count = len(self._casts)
-        history = self.graph.add_parameter(
-            self.graph.fresh_name("fp8.amax_history"),
-            TensorType(_F32, (_HISTORY, count)),
-            BUFFER,
-        )
-        location = Location(name="fp8.scales", module="fp8", phase=_BACKWARD)
-        attributes: dict[str, AttrValue] = {"kind": "max", "axes": (0,)}
-        types = (TensorType(_F32, (count,)),)
-        self._add("reduce", (history,), types, attributes, location)
 
     def _add(
         self,

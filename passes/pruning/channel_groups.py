@@ -129,7 +129,9 @@ class ChannelGroups:
         before = self.axes.setdefault(value, {}).setdefault(axis, runs)
         self.unite(before, runs)
         producer = value.producer
-        if producer is None or not self._is_passed(producer):
+        if producer is None or not (
+            permutation(producer) is not None or has_trait(producer, Trait.CONVERTS)
+        ):
             if value not in self.graph.parameters:
                 self.keep(runs)
             return
@@ -137,10 +139,6 @@ class ChannelGroups:
         if producer.op == "transpose":
             axis = producer.attributes.integers("perm")[axis]
         self.mark(producer.operands[0], axis, runs)
-
-    @staticmethod
-    def _is_passed(node: Node) -> bool:
-        return permutation(node) is not None or has_trait(node, Trait.CONVERTS)
 
     def unite(self, first: Runs, second: Runs) -> None:
         """Let channels that meet be the same groups; all stay where they do not fit."""

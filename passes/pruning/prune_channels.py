@@ -80,7 +80,15 @@ class PruneChannels(Transform):
         if not before:
             msg = f"{self.name}: {graph} has no convolution whose channels may go"
             raise UsageError(msg)
-        after = self._left(before)
+        # How many channels of each group are left.
+        if self.criterion == UNIFORM:
+            gone = {g: int(self.share * n + 1e-9) for g, n in before.items()}
+        else:
+            every = [group for group, n in before.items() for _ in range(n)]
+            count = int(self.share * len(every) + 1e-9)
+            chance = random.Random(self.seed)  # noqa: S311 - no secret
+            gone = Counter(chance.sample(every, count))
+        after = {group: self._rounded(n, gone[group]) for group, n in before.items()}
         weights = _weights(graph)
         _shrink(graph, groups, after)
         channels = f"{sum(after.values()):,} of {sum(before.values()):,} channels"
@@ -89,17 +97,6 @@ class PruneChannels(Transform):
             f"{self.name}: {channels} in {len(before)} groups are left, and "
             f"{_weights(graph):,} of {weights:,} parameters and statistics",
         )
-
-    def _left(self, channels: Mapping[int, int]) -> Mapping[int, int]:
-        """Return how many channels of each group are left."""
-        if self.criterion == UNIFORM:
-            gone = {g: int(self.share * n + 1e-9) for g, n in channels.items()}
-        else:
-            every = [group for group, n in channels.items() for _ in range(n)]
-            count = int(self.share * len(every) + 1e-9)
-            chance = random.Random(self.seed)  # noqa: S311 - no secret
-            gone = Counter(chance.sample(every, count))
-        return {group: self._rounded(n, gone[group]) for group, n in channels.items()}
 
     def _rounded(self, channels: int, gone: int) -> int:
         """Return how many channels are left where so many are to go."""

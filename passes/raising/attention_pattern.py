@@ -87,7 +87,8 @@ def match_attention(
     if not _fits(root, queries, turned_keys, values):
         return None
     by_roots = q_scale == k_scale != 1.0
-    fused = _is_one_call(trail, by_roots=by_roots)
+    noted = one_call(trail.inside)
+    fused = by_roots if noted is None else noted
     if fused:
         keys, values = _shared(trail, keys), _shared(trail, values)
     attributes: dict[str, AttrValue] = {}
@@ -131,19 +132,15 @@ def _matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
     if node.op == "matmul":
         return trail.step(value, "matmul")
     if node.op in ("mul", "div"):
-        return _scaled_matmul(trail, value, scores)
+        inner, scale = _scaled(trail, value)
+        if inner is value:
+            return None
+        scores.scale *= scale
+        return _matmul(trail, inner, scores)
     unscaled = math.isclose(scores.scale, 1.0)  # a mask under a scale is scaled, too
     if node.op == "add" and unscaled:
         return _added(trail, node, scores)
     return _chosen(trail, node, scores) if node.op == "where" and unscaled else None
-
-
-def _scaled_matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
-    inner, scale = _scaled(trail, value)
-    if inner is value:
-        return None
-    scores.scale *= scale
-    return _matmul(trail, inner, scores)
 
 
 def _scaled(trail: Trail, value: Value) -> tuple[Value, float]:
@@ -161,18 +158,14 @@ def _added(trail: Trail, node: Node, scores: _Scores) -> Node | None:
         mark, before = len(trail.inside), attrs.evolve(scores)
         matmul = _matmul(trail, inner, scores)
         if matmul is not None:
-            _note_mask(trail, mask, scores)
+            if _is_causal(Trail(trail.elements), mask):
+                scores.causal = True
+            else:
+                scores.masks.append(mask)
             return matmul
         del trail.inside[mark:]
         scores.scale, scores.causal = before.scale, before.causal
     return None
-
-
-def _note_mask(trail: Trail, mask: Value, scores: _Scores) -> None:
-    if _is_causal(Trail(trail.elements), mask):
-        scores.causal = True
-    else:
-        scores.masks.append(mask)
 
 
 def _is_causal(trail: Trail, mask: Value) -> bool:
@@ -274,11 +267,6 @@ def _fits(root: Node, queries: Value, turned: Value, values: Value) -> bool:
     if len(shapes) != len(types) or len(shapes[0]) not in _RANKS:
         return False
     return all(shape[:-2] == shapes[0][:-2] for shape in shapes)
-
-
-def _is_one_call(trail: Trail, *, by_roots: bool) -> bool:
-    noted = one_call(trail.inside)
-    return by_roots if noted is None else noted
 
 
 def _note_scale(attributes: dict[str, AttrValue], scale: float, queries: Value) -> None:

@@ -61,12 +61,11 @@ class _Matcher:
         """Put the op that *node* ends the formula of before it."""
         if node.op not in _ROOTS or len(node.results) != 1:
             return
-        raised = self._special(node) or self._formula(node)
+        raised = (
+            self._norm(node) or self._label_loss(node) or self._linear(node)
+        ) or self._formula(node)
         if node.op == "index_put" and not raised:
             self._write_in_place(node)
-
-    def _special(self, node: Node) -> bool:
-        return self._norm(node) or self._label_loss(node) or self._linear(node)
 
     def _linear(self, node: Node) -> bool:
         """A bias that is added to a view of the matmul, by the matmul's kernel."""
@@ -128,19 +127,18 @@ class _Matcher:
         for norm in _NORMS_BY_ROOT.get(node.op, ()):
             found = _first(norm.term, result)
             if found is not None and norm.applies(found):
-                self._write_norm(node, norm, found)
+                results = [node.results[0]]
+                wants: tuple[AttrValue, ...] = ("x",)
+                for name, value in self._of_scale(norm, found):
+                    results.append(value)
+                    wants = (*wants, name)
+                operands = [
+                    found.values[name] for name in "gxw" if name in found.values
+                ]
+                attributes = {**norm.attributes(found), "wants": wants}
+                self._replace(node, norm.op, operands, attributes, results)
                 return True
         return False
-
-    def _write_norm(self, node: Node, norm: NormGradient, found: Found) -> None:
-        results = [node.results[0]]
-        wants: tuple[AttrValue, ...] = ("x",)
-        for name, value in self._of_scale(norm, found):
-            results.append(value)
-            wants = (*wants, name)
-        operands = [found.values[name] for name in "gxw" if name in found.values]
-        attributes = {**norm.attributes(found), "wants": wants}
-        self._replace(node, norm.op, operands, attributes, results)
 
     def _of_scale(
         self, norm: NormGradient, found: Found

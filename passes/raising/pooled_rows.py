@@ -129,16 +129,6 @@ def _either(branches: Sequence[Traced]) -> Traced:
     return joined.pop() if len(joined) == 1 else None
 
 
-def _is_table(value: Value) -> bool:
-    type_ = value.type
-    return (
-        value.producer is None
-        and type_ is not None
-        and type_.dtype.is_float
-        and type_.rank == _MATRIX_RANK
-    )
-
-
 def _padding_index(loop: Node) -> int | None:
     """The row that a loop over the lookups of a bag leaves out.
 
@@ -166,7 +156,14 @@ def _constant(tracer: Tracer, node: Node, index: int) -> Traced:
 def _gather(tracer: Tracer, node: Node, index: int) -> Traced:
     if node.attributes.integer("axis") != 0:
         return None
-    if _is_table(node.operands[0]):
+    value = node.operands[0]
+    type_ = value.type
+    if (
+        value.producer is None
+        and type_ is not None
+        and type_.dtype.is_float
+        and type_.rank == _MATRIX_RANK
+    ):
         return Rows(node)
     rows = tracer.trace(node.operands[0])
     kept = looked_through(node.operands[1], SAME_SHAPE).producer

@@ -214,14 +214,13 @@ def _hard_sigmoid(trail: Trail, value: Value) -> _Gate | None:
 def _clipped(trail: Trail, value: Value) -> _Gate | None:
     """`clip(x + 3, 0, 6)`, divided by 6 afterwards."""
     node = trail.step(value, "clip")
-    if node is None or _limits(node) != (0.0, 6.0):
+    if node is None or (node.attributes.get("min"), node.attributes.get("max")) != (
+        0.0,
+        6.0,
+    ):
         return None
     x = trail.by(node.operands[0], "add", 3.0)
     return None if x is None else _Gate(x, "hardswish", 1 / 6, by_hand=True)
-
-
-def _limits(node: Node) -> tuple[AttrValue, AttrValue]:
-    return node.attributes.get("min"), node.attributes.get("max")
 
 
 def _tanh(trail: Trail, value: Value) -> _Gate | None:

@@ -74,20 +74,17 @@ class _Matcher:
         if node is None:
             return None
         if node.op == "gather_nd":
-            return self._by_tuples(trail, node)
+            front = trail.step(node.operands[0], "transpose")
+            indices = node.operands[1]
+            depth = None if indices.type is None else indices.type.shape[-1]
+            plain = indices.type is not None and indices.type.rank == 2
+            if front is None or not plain or node.attributes.integer("batch_dims", 0):
+                return None
+            if not isinstance(depth, int):
+                return None
+            perm = front.attributes.integers("perm")
+            return _Picked(front.operands[0], perm, indices, depth)
         return self._by_numbers(trail, node)
-
-    def _by_tuples(self, trail: Trail, node: Node) -> _Picked | None:
-        front = trail.step(node.operands[0], "transpose")
-        indices = node.operands[1]
-        depth = None if indices.type is None else indices.type.shape[-1]
-        plain = indices.type is not None and indices.type.rank == 2
-        if front is None or not plain or node.attributes.integer("batch_dims", 0):
-            return None
-        if not isinstance(depth, int):
-            return None
-        perm = front.attributes.integers("perm")
-        return _Picked(front.operands[0], perm, indices, depth)
 
     def _by_numbers(self, trail: Trail, node: Node) -> _Picked | None:
         flat = trail.step(node.operands[0], "flatten")

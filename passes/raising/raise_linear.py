@@ -82,13 +82,9 @@ class _Matcher:
         rows = x.type is not None and x.type.rank > 1
         if weight not in self.parameters or not is_matrix or not rows:
             return None
-        if attributes and _is_folded(node, weight):
+        if attributes and (
+            node.location.origin.startswith("aten.linear")
+            or weight.name.startswith(_FOLDED_NAME)
+        ):
             attributes["transposed_by_exporter"] = True
         return Raised("linear", (x, weight), attributes, (node,))
-
-
-def _is_folded(node: Node, weight: Value) -> bool:
-    """Whether the source stores [n, k]: the exporter wrote it down transposed."""
-    return node.location.origin.startswith("aten.linear") or weight.name.startswith(
-        _FOLDED_NAME
-    )

@@ -124,12 +124,11 @@ class _Matcher:
             "epsilon": core.epsilon,
         }
         if _is_by_hand(core, inside):
-            attributes["spelled_out"] = calls(inside, self._letters(core, weights))
+            named = dict(zip(weights, "wb", strict=False))
+            attributes["spelled_out"] = calls(
+                inside, _Letters(core.x, named, Trail(self.elements))
+            )
         return Raised(core.op, (core.x, *weights), attributes, inside)
-
-    def _letters(self, core: _Core, weights: list[Value]) -> _Letters:
-        named = dict(zip(weights, "wb", strict=False))
-        return _Letters(core.x, named, Trail(self.elements))
 
 
 @attrs.frozen(eq=False)

@@ -43,16 +43,14 @@ class FoldShapes(Transform):
 
 def _fold(graph: Graph, elements: Mapping[Value, tuple[Dim, ...]]) -> None:
     for node in graph:
-        if not is_constant(node) and _is_known(node, elements):
+        if not is_constant(node) and (
+            len(node.results) == 1 and node.results[0] in elements and not node.regions
+        ):
             graph.make_constant(node, elements[node.results[0]])
         elif has_trait(node, Trait.CONVERTS) and _is_neutral(node):
             graph.replace_uses(node.results[0], node.operands[0])
     graph.erase_dead(keep=lambda node: node.has_effect)
     graph.erase_unused_parameters()
-
-
-def _is_known(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> bool:
-    return len(node.results) == 1 and node.results[0] in elements and not node.regions
 
 
 def _is_neutral(node: Node) -> bool:

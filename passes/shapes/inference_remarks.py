@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir import Value
 from perfc.passes.base import PassContext
 from perfc.passes.shapes.inference import Inference
 
@@ -32,7 +31,7 @@ def remark_misfits(worker: Inference, ctx: PassContext) -> None:
     misfits = [
         problem
         for node, problem in worker.misfits.items()
-        if any(_is_there(worker, value) for value in node.results)
+        if any(worker.graph.find(value.name) is value for value in node.results)
     ]
     if misfits:
         ctx.warn(
@@ -54,11 +53,6 @@ def remark_overruled(worker: Inference, ctx: PassContext) -> None:
             f"the model declares shapes that its ops do not make: {_few(overruled)}; "
             "the inferred ones are used",
         )
-
-
-def _is_there(worker: Inference, value: Value) -> bool:
-    """Whether *value* is still in the graph: a branch not taken is not."""
-    return worker.graph.find(value.name) is value
 
 
 def _few(entries: Sequence[str]) -> str:

@@ -67,7 +67,13 @@ class CriticalPath(Pass):
         schedule = ctx.get(SCHEDULE, program)
         hosted = ctx.get(HOSTED, program)
         time_s = max(schedule.end_s, default=0.0)
-        tasks = _chain(schedule, time_s)
+        # The tasks of the path, first to last.
+        tasks: list[int] = []
+        task = schedule.end_s.index(time_s) if schedule.end_s else -1
+        while task >= 0:
+            tasks.append(task)
+            task = schedule.cause[task]
+        tasks.reverse()
         timeline = ctx.get(TIMELINE, program)
         path = Path(
             time_s,
@@ -76,17 +82,6 @@ class CriticalPath(Pass):
             partial(_slack, schedule, timeline, tasks, time_s),
         )
         ctx.set(CRITICAL_PATH, program, path)
-
-
-def _chain(schedule: Schedule, time_s: float) -> list[int]:
-    """Return the tasks of the path, first to last."""
-    tasks: list[int] = []
-    task = schedule.end_s.index(time_s) if schedule.end_s else -1
-    while task >= 0:
-        tasks.append(task)
-        task = schedule.cause[task]
-    tasks.reverse()
-    return tasks
 
 
 def _segments(
@@ -102,7 +97,8 @@ def _segments(
     free_s = np.concatenate([[0.0], start_s + duration_s])[:-1]
     # The lag itself, not the difference: then every segment ends on the very float
     # at which the next one starts.
-    launched = _on_host(hosted)[before]
+    masks = [task_mask(launches.graph, HOST_KINDS) for launches in hosted]
+    launched = np.concatenate(masks)[before]
     lag_s = np.full(len(path), timeline.latency_s)
     idle = np.flatnonzero((start_s > free_s) & ~launched)
     neighbours = zip(before[idle].tolist(), path[idle].tolist(), strict=True)
@@ -120,11 +116,6 @@ def _segments(
 def _kinds(hosted: Sequence[HostedLaunches]) -> NDArray[np.int8]:
     """Return the number of the kind of each task's own segment."""
     return np.concatenate([_OWN[task_kinds(launches.graph)] for launches in hosted])
-
-
-def _on_host(hosted: Sequence[HostedLaunches]) -> NDArray[np.bool_]:
-    masks = [task_mask(launches.graph, HOST_KINDS) for launches in hosted]
-    return np.concatenate(masks)
 
 
 def _gap_after_s(timeline: Timeline, before: int, task: int) -> float:

@@ -77,9 +77,15 @@ class CriticalWays:
         number = {0: -1, **{place: at for at, place in enumerate(places.tolist())}}
         edges: list[list[Edge]] = []
         for place in places.tolist():
+            # The sources of a place: place, seconds of the lag, kind of the lag.
+            at = place - 1
+            found = [(network.previous[at], network.gap_s[at], gap_kinds[place])]
+            if network.issue[at]:
+                found.append((network.issue[at], network.latency_s, LATENCY))
+            sources = found + [(source, 0.0, NO_LAG) for source in network.after[at]]
             starts = [
                 (ends_s[source] + lag_s, number[source], kind)
-                for source, lag_s, kind in _sources(network, place, gap_kinds)
+                for source, lag_s, kind in sources
                 if source in number
             ]
             start_s = ends_s[place] - seconds[place] - close_s
@@ -157,14 +163,3 @@ class CriticalWays:
             found = self.spans(own, np.zeros((LAGS, len(columns))))
             most[columns], least[columns] = found
         return most, least
-
-
-def _sources(
-    network: Network, place: int, gap_kinds: Sequence[int]
-) -> list[tuple[int, float, int]]:
-    """Return the sources of a place: place, seconds of the lag, kind of the lag."""
-    at = place - 1
-    found = [(network.previous[at], network.gap_s[at], gap_kinds[place])]
-    if network.issue[at]:
-        found.append((network.issue[at], network.latency_s, LATENCY))
-    return found + [(source, 0.0, NO_LAG) for source in network.after[at]]

@@ -240,7 +240,14 @@ class HostSegments:
             self.order.append(start)
             return
         if kinds[start:end] == [TaskKind.CALL, TaskKind.KERNEL]:
-            self._one_launch(op, times, start)
+            # Add an op of one kernel, which is what most ops are.
+            thread = self.thread = self.source.resource[start]
+            first = len(self.source) + len(self.details)
+            self.order.extend((first, first + 1, start, start + 1, first + 2))
+            self.details += ("T1", "T2", "T3")
+            self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
+            self.owners += (op, op, op)
+            self.threads += (thread, thread, thread)
             return
         hosts = [task for task in range(start, end) if kinds[task] in HOST_KINDS]
         if hosts:
@@ -281,16 +288,6 @@ class HostSegments:
         called = attrs.evolve(times, t2_s=times.t2_s * share)
         self._launches(called, tasks, hosts[0])
         self._segment(op, "T3", times.t3_s)
-
-    def _one_launch(self, op: int, times: _Times, call: int) -> None:
-        """Add an op of one kernel, which is what most ops are."""
-        thread = self.thread = self.source.resource[call]
-        first = len(self.source) + len(self.details)
-        self.order.extend((first, first + 1, call, call + 1, first + 2))
-        self.details += ("T1", "T2", "T3")
-        self.seconds += (self._t1_s(op), times.t2_s, times.t3_s)
-        self.owners += (op, op, op)
-        self.threads += (thread, thread, thread)
 
     def _launches(self, times: _Times, tasks: range, first: int) -> None:
         """Add T2 before the first call, T5 before each launch but the first."""

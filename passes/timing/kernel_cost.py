@@ -10,7 +10,7 @@ import attrs
 
 from perfc.costmodels import Estimate, Target, find_cost_models, price
 from perfc.costmodels.kernels import CostModel, extrapolation_remark
-from perfc.ir import AnyKey, Kernel, LaunchGraph, Program
+from perfc.ir import AnyKey, Kernel, Program
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import KERNEL_COST, LAUNCHES
 
@@ -42,7 +42,13 @@ class KernelCost(Pass):
             )
         if remark := extrapolation_remark(ctx.target):
             ctx.note("extrapolated", remark, ctx.target.name)
-        for op, count in sorted(_unknown_ops(graphs).items()):
+        # Count the tasks of unknown kernels, by op.
+        found: Counter[str] = Counter()
+        for graph in graphs:
+            unknown = {i: k.op for i, k in enumerate(graph.kernels) if not k.known}
+            if unknown:
+                found.update(unknown[i] for i in graph.kernel if i in unknown)
+        for op, count in sorted(found.items()):
             times = "once" if count == 1 else f"{count} times"
             ctx.warn(
                 "unknown-op",
@@ -56,13 +62,3 @@ class KernelCost(Pass):
     ) -> Estimate:
         """Return the costs of kernels."""
         return price(kernels, target, models)
-
-
-def _unknown_ops(graphs: Sequence[LaunchGraph]) -> Counter[str]:
-    """Count the tasks of unknown kernels, by op."""
-    found: Counter[str] = Counter()
-    for graph in graphs:
-        unknown = {i: k.op for i, k in enumerate(graph.kernels) if not k.known}
-        if unknown:
-            found.update(unknown[i] for i in graph.kernel if i in unknown)
-    return found

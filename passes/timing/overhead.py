@@ -83,7 +83,13 @@ def _hosted(
     rank: RankClass, graph: LaunchGraph, profile: HostProfile
 ) -> HostedLaunches:
     if rank.launches is not None:
-        return _timed(graph, profile)
+        return HostedLaunches(
+            graph,
+            np.array(host_seconds(graph, profile)),
+            profile.sigma_shared,
+            profile.sigma_independent,
+            profile.name,
+        )
     known = _remembered(graph, profile)
     if known is not None:
         return _launches(graph, known)
@@ -189,14 +195,3 @@ def _remembered(graph: LaunchGraph, profile: HostProfile) -> Hosting | None:
     if hosting is not None:
         _remember(graph, hosting)
     return hosting
-
-
-def _timed(graph: LaunchGraph, profile: HostProfile) -> HostedLaunches:
-    """Time a graph that has its host segments already."""
-    return HostedLaunches(
-        graph,
-        np.array(host_seconds(graph, profile)),
-        profile.sigma_shared,
-        profile.sigma_independent,
-        profile.name,
-    )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import attrs
@@ -336,16 +336,13 @@ class _Sharing:
         # The blocks that waited longest are placed first, so collectives that waited
         # for room start now, while the kernels that follow are still events in the
         # heap.
-        self._let_in(job.tasks, now_s)
-        self._rate(job, now_s)
-
-    def _let_in(self, done: Collection[int], now_s: float) -> None:
-        """Start the collectives that have waited for these alone."""
+        # Start the collectives that have waited for these alone.
         for members, kernels in [*self._waiting.items()]:
-            kernels.difference_update(done)
+            kernels.difference_update(job.tasks)
             if not kernels:
                 del self._waiting[members]
                 self._start(members, now_s)
+        self._rate(job, now_s)
 
     def _rate(self, changed: _Job, now_s: float) -> None:
         """Set the pace of the jobs that share a device with *changed* anew."""
@@ -358,7 +355,13 @@ class _Sharing:
             for task in self._running.get(place, ())
         }
         for job in jobs.values():
-            slow = self._slow(job.tasks)
+            # How many times as long a job takes: its slowest member decides.
+            slow = 1.0
+            for member in job.tasks:
+                if member in self.demands:
+                    beside = self._running[self._places[member]]
+                    all_slow = slowdowns([self.demands[task] for task in beside])
+                    slow = max(slow, all_slow[beside.index(member)])
             # A new job (version 0) has no end event yet and needs one at any pace.
             if slow == job.slow and job.version:
                 continue
@@ -371,16 +374,6 @@ class _Sharing:
             if slow < math.inf:
                 end_s = now_s + max(job.left_s, 0.0) * slow
                 heapq.heappush(self._events, (end_s, _END, job.tasks[0], job.version))
-
-    def _slow(self, members: Collection[int]) -> float:
-        """Return how many times as long a job takes: its slowest member decides."""
-        found = 1.0
-        for member in members:
-            if member in self.demands:
-                beside = self._running[self._places[member]]
-                all_slow = slowdowns([self.demands[task] for task in beside])
-                found = max(found, all_slow[beside.index(member)])
-        return found
 
     def _end(self, task: int, end_s: float) -> None:
         """End a task, and schedule those for which it was the last to wait for."""

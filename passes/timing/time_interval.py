@@ -22,7 +22,6 @@ from perfc.passes.facts import (
     INTERVAL,
     KERNEL_COST,
     SCHEDULE,
-    HostedLaunches,
     Interval,
     TimeFactor,
 )
@@ -86,7 +85,12 @@ class TimeInterval(Pass):
         duration_s = ctx.get(SCHEDULE, program).durations_s
         timeline = ctx.get(TIMELINE, program)
         found = [sources(graph) for graph in timeline.graphs]
-        host = _host(timeline, hosted, found)
+        counts = [len(f.host) for f in found]
+        host = _Host(
+            _joined([f.host + o for f, o in zip(found, timeline.offsets, strict=True)]),
+            _repeated([h.sigma_shared for h in hosted], counts),
+            _repeated([h.sigma_independent for h in hosted], counts),
+        )
         costs = ctx.get(KERNEL_COST, program)
         device = _device(timeline, costs, found, ctx.target.device.name)
         seconds = device.seconds(duration_s)
@@ -100,7 +104,13 @@ class TimeInterval(Pass):
         host_own = _own_effects(duration_s[host.task[chosen]], host.own[chosen])
         device_own = _own_effects(*device.own_seconds(duration_s, on_path))
         shares = device.factors.shares(seconds)
-        parts = ErrorParts(shared, shares, host_own, device_own, _host_names(hosted))
+        parts = ErrorParts(
+            shared,
+            shares,
+            host_own,
+            device_own,
+            ", ".join(dict.fromkeys(h.profile for h in hosted if h.profile)),
+        )
         ctx.set(INTERVAL, program, interval_of(path.time_s, parts))
 
 
@@ -208,22 +218,6 @@ class ErrorParts:
     host: OwnEffects = NO_EFFECTS
     device: OwnEffects = NO_EFFECTS
     host_name: str = ""
-
-
-def _host_names(hosted: Sequence[HostedLaunches]) -> str:
-    """Return whose times host tasks have: one profile's, of all classes."""
-    return ", ".join(dict.fromkeys(h.profile for h in hosted if h.profile))
-
-
-def _host(
-    timeline: Timeline, hosted: Sequence[HostedLaunches], found: Sequence[Sources]
-) -> _Host:
-    counts = [len(f.host) for f in found]
-    return _Host(
-        _joined([f.host + o for f, o in zip(found, timeline.offsets, strict=True)]),
-        _repeated([h.sigma_shared for h in hosted], counts),
-        _repeated([h.sigma_independent for h in hosted], counts),
-    )
 
 
 def _device(

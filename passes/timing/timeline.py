@@ -143,11 +143,27 @@ def link_graphs(graphs: tuple[LaunchGraph, ...], constants: TimeConstants) -> Ti
     gaps: list[float] = []
     afters: list[list[tuple[int, ...]]] = []
     for graph, offset in zip(graphs, offsets, strict=True):
-        before = _previous(graph)
+        # Each task's predecessor on its resource, -1 for none.
+        before = np.full(len(graph), -1, dtype=np.intp)
+        resource = integers(graph.resource)
+        if len(graph.resources) <= np.iinfo(np.uint16).max:
+            resource = resource.astype(np.uint16)  # sorted by radix, in linear time
+        order = np.argsort(resource, kind="stable")
+        first, second = order[:-1], order[1:]
+        same = resource[first] == resource[second]
+        before[second[same]] = first[same]
         after = _after_issued(graph, before) if constants.synchronous else graph.after
         afters.append(_moved(after, offset))
         previous += np.where(before < 0, -1, before + offset).tolist()
-        gaps += _gaps_s(graph, before, constants)
+        # The gap after the predecessor of each task: where both are busy.
+        busy = task_mask(graph, BUSY_KINDS)
+        after_busy = busy & (before >= 0) & busy[before]
+        issue = integers(graph.issue)
+        of_one_call = (issue >= 0) & (issue == issue[before])
+        which = np.where(after_busy, np.where(of_one_call, 2, 1), 0)
+        gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
+        # The same three numbers again and again, not as many as there are tasks.
+        gaps += [*map(gaps_s.__getitem__, which.tolist())]
     timeline = Timeline(
         graphs,
         offsets,
@@ -176,33 +192,6 @@ def _after_issued(
             zip(graph.after, before.tolist(), strict=True)
         )
     ]
-
-
-def _previous(graph: LaunchGraph) -> NDArray[np.intp]:
-    """Return each task's predecessor on its resource, -1 for none."""
-    before = np.full(len(graph), -1, dtype=np.intp)
-    resource = integers(graph.resource)
-    if len(graph.resources) <= np.iinfo(np.uint16).max:
-        resource = resource.astype(np.uint16)  # sorted by radix, in linear time
-    order = np.argsort(resource, kind="stable")
-    first, second = order[:-1], order[1:]
-    same = resource[first] == resource[second]
-    before[second[same]] = first[same]
-    return before
-
-
-def _gaps_s(
-    graph: LaunchGraph, before: NDArray[np.intp], constants: TimeConstants
-) -> list[float]:
-    """Return the gap after the predecessor of each task: where both are busy."""
-    busy = task_mask(graph, BUSY_KINDS)
-    after_busy = busy & (before >= 0) & busy[before]
-    issue = integers(graph.issue)
-    of_one_call = (issue >= 0) & (issue == issue[before])
-    which = np.where(after_busy, np.where(of_one_call, 2, 1), 0)
-    gaps_s = (0.0, constants.stream_gap_s, constants.graph_gap_s)
-    # The same three numbers again and again, not as many as there are tasks.
-    return [*map(gaps_s.__getitem__, which.tolist())]
 
 
 def _joined(columns: Sequence[list[T]]) -> list[T]:

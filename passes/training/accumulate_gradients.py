@@ -104,7 +104,20 @@ class AccumulateGradients(Transform):
         if self.microbatches == 1:
             made, elements = graph, known
         else:
-            _remark(graph, ctx)
+            # Say which tables do not wait for the optimizer.
+            updated = [
+                node
+                for node in graph
+                if node.location.phase == BACKWARD and "optimizer" in node.attributes
+            ]
+            if updated:
+                ctx.note(
+                    "tables-updated-each-microbatch",
+                    "the backward kernel of batched lookups updates their tables, in "
+                    "every "
+                    "microbatch: their gradients are not accumulated",
+                    str(updated[0]),
+                )
             writer = MicrobatchWriter(self._sums(graph, known), self.microbatches)
             made, elements = writer.write(), writer.elements
         ctx.set(TYPED, made, True)
@@ -142,19 +155,3 @@ class AccumulateGradients(Transform):
         stays = late and not any(gathers(graph, BACKWARD))
         gathered = [node for nodes in gathers(graph) for node in nodes] if stays else []
         return Sums.of(graph, known, gathered, late=late, divide=self.divide_loss)
-
-
-def _remark(graph: Graph, ctx: PassContext) -> None:
-    """Say which tables do not wait for the optimizer."""
-    updated = [
-        node
-        for node in graph
-        if node.location.phase == BACKWARD and "optimizer" in node.attributes
-    ]
-    if updated:
-        ctx.note(
-            "tables-updated-each-microbatch",
-            "the backward kernel of batched lookups updates their tables, in every "
-            "microbatch: their gradients are not accumulated",
-            str(updated[0]),
-        )

@@ -113,15 +113,11 @@ def _is_trained(graph: Graph, value: Value) -> bool:
         return False
     uses = graph.uses(value)
     noted = f"%b_{re.sub(r'[^a-z0-9]', '_', value.name.lower())}"
-    return not any(_is_statistic(use) or _notes(use.node, noted) for use in uses)
-
-
-def _is_statistic(use: Use) -> bool:
-    return is_batch_norm(use.node) and use.index >= _STATISTICS
-
-
-def _notes(node: Node, name: str) -> bool:
-    return re.search(rf"{re.escape(name)}\b", node.location.origin) is not None
+    return not any(
+        (is_batch_norm(use.node) and use.index >= _STATISTICS)
+        or re.search(rf"{re.escape(noted)}\b", use.node.location.origin) is not None
+        for use in uses
+    )
 
 
 _SPARSE_FLAG: Mapping[str, int] = {
@@ -161,7 +157,12 @@ def switch_to_training(graph: Graph) -> None:
     for node in graph:
         if is_batch_norm(node) and not node.attributes.flag("training"):
             graph.set_attributes(node, training=True)
-            counters[node] = _counter_names(node)
+            # Name what counts the batches of a norm, and the count after this one.
+            norm = (
+                node.operands[_STATISTICS].name.rpartition(".")[0]
+                or node.results[0].name
+            )
+            counters[node] = f"{norm}.num_batches_tracked", f"{norm}.add_"
         is_max = node.op == "pool" and node.attributes.text("kind") == "max"
         if is_max and len(node.results) == 1:
             type_ = attrs.evolve(typed(node.results[0]), dtype=_I64)
@@ -192,12 +193,6 @@ def _reserve(graph: Graph, node: Node) -> None:
         if made is not None:
             fresh = graph.fresh_name(f"{node.results[0].name}.{name}")
             graph.add_result(node, fresh, made.type)
-
-
-def _counter_names(node: Node) -> tuple[str, str]:
-    """Name what counts the batches of a norm, and the count after this one."""
-    norm = node.operands[_STATISTICS].name.rpartition(".")[0] or node.results[0].name
-    return f"{norm}.num_batches_tracked", f"{norm}.add_"
 
 
 def called(node: Node) -> str:

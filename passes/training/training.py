@@ -198,7 +198,9 @@ class Training(Transform):
 
     def _complete(self, tape: Tape, ctx: PassContext) -> None:
         """Add the optimizer to a step that returns its gradients."""
-        if self._changes_the_step():
+        given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
+        loop = self.late_labels or self.read_loss or self.kept_gradients
+        if given or loop or self.atomic_updates or bool(self.main_grads):
             msg = (
                 f"{tape.graph}: is a training step already: {self.name} takes its loss "
                 "and its gradients as they are, and only adds the optimizer"
@@ -213,11 +215,6 @@ class Training(Transform):
             f"a step with its loss and gradients; added the optimizer {self.optimizer}",
         )
 
-    def _changes_the_step(self) -> bool:
-        given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
-        loop = self.late_labels or self.read_loss or self.kept_gradients
-        return given or loop or self.atomic_updates or bool(self.main_grads)
-
     def _derive(self, tape: Tape, ctx: PassContext, *, from_file: bool) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
         graph = tape.graph
@@ -225,7 +222,7 @@ class Training(Transform):
         parameters = trained(graph)
         tables = Tables(
             self._sparse_tables(graph, frozenset(parameters)),
-            self._fused(),
+            self.optimizer if self.optimizer in OPTIMIZER_STATES else "",
             self.atomic_updates,
         )
         if from_file:
@@ -233,7 +230,11 @@ class Training(Transform):
         needing = needs_gradient(graph, frozenset(parameters))
         output = self._output(graph, needing, ctx)
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
-        wide, place = _is_autocast(output, parameters), graph.outputs.index(output)
+        # Whether a model computes in less than it is stored in.
+        widest = max(
+            (typed(parameter).dtype.bits for parameter in parameters), default=0
+        )
+        wide, place = typed(output).dtype.bits < widest, graph.outputs.index(output)
         loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
         ctx.note(
             "training-step",
@@ -252,7 +253,13 @@ class Training(Transform):
         ordered = {p: grads[p] for p in parameters if p in grads and typed(p).numel}
         self._write_step(tape, Parameters(ordered, rows))
         graph.outputs = [*graph.outputs, loss]
-        self._remark(backward, ctx)
+        for op, value in backward.unknown.items():
+            ctx.warn(
+                "no-gradient-rule",
+                f"the backward pass of {op!r} is not known: its gradients are costed "
+                "by their bytes",
+                str(value),
+            )
 
     def _kept(
         self, tape: Tape, loss: Value, parameters: Iterable[Value], tables: Tables
@@ -278,7 +285,16 @@ class Training(Transform):
         graph = tape.graph
         drop_elements(tape)
         take_apart(tape)
-        _tell_dropout(graph, ctx)
+        # Say that kernels of attention draw no random numbers here.
+        kept = [node for node in graph if node.attributes.get("dropout")]
+        if kept:
+            ctx.note(
+                "attention-dropout",
+                f"{len(kept)} attentions drop weights within their kernel, which is "
+                "priced "
+                "as the one without",
+                str(kept[0]),
+            )
         fold_batches(tape)
         pair_einsums(tape)
         for node in left_whole(graph):
@@ -351,10 +367,6 @@ class Training(Transform):
             return noted
         return bool(noted) or (bag and self.optimizer in TAKE_ROWS)
 
-    def _fused(self) -> str:
-        """Return the optimizer that batched lookups apply, as fbgemm's do."""
-        return self.optimizer if self.optimizer in OPTIMIZER_STATES else ""
-
     def _check_rows(self, where: str, remedy: str) -> None:
         if self.optimizer not in TAKE_ROWS:
             msg = (
@@ -363,15 +375,6 @@ class Training(Transform):
                 f"{', '.join(sorted(TAKE_ROWS))}{remedy}"
             )
             raise UnsupportedModelError(msg)
-
-    def _remark(self, backward: Backward, ctx: PassContext) -> None:
-        for op, value in backward.unknown.items():
-            ctx.warn(
-                "no-gradient-rule",
-                f"the backward pass of {op!r} is not known: its gradients are costed "
-                "by their bytes",
-                str(value),
-            )
 
 
 def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
@@ -390,21 +393,3 @@ def _has_own_table(node: Node) -> bool:
     """Whether a lookup may have a sparse gradient: of one table, not sharded."""
     tables = node.attributes.records("tables")
     return len(tables) <= 1 and not any("sharding" in table for table in tables)
-
-
-def _is_autocast(output: Value, parameters: Iterable[Value]) -> bool:
-    """Whether a model computes in less than it is stored in."""
-    widest = max((typed(parameter).dtype.bits for parameter in parameters), default=0)
-    return typed(output).dtype.bits < widest
-
-
-def _tell_dropout(graph: Graph, ctx: PassContext) -> None:
-    """Say that kernels of attention draw no random numbers here."""
-    kept = [node for node in graph if node.attributes.get("dropout")]
-    if kept:
-        ctx.note(
-            "attention-dropout",
-            f"{len(kept)} attentions drop weights within their kernel, which is priced "
-            "as the one without",
-            str(kept[0]),
-        )

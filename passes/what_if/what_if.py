@@ -220,9 +220,6 @@ class _Asker:
         ]
         return [s for s in found if s.twice_s or s.bound_s or s.host_twice_s]
 
-    def _solved(self, changes: Sequence[Change]) -> list[float]:
-        return solve_in_batches(self.timeline, self.schedule, changes)
-
     def site_savings(self, most: int) -> list[SiteSaving]:
         """Time sites in the order of what they could save, till no other can.
 
@@ -241,7 +238,9 @@ class _Asker:
             batch = candidates[start : start + _SITES]
             if len(found) >= most and found[most - 1].reachable_s >= batch[0][0]:
                 break
-            times = self._solved([c for _, _, *two in batch for c in two])
+            times = solve_in_batches(
+                self.timeline, self.schedule, [c for _, _, *two in batch for c in two]
+            )
             saved_s = list(map(self._saved_s, times))
             pairs = zip(batch, saved_s[::2], saved_s[1::2], strict=True)
             found += [

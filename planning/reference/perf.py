@@ -217,10 +217,14 @@ class PerfRules:
                 backward_comms_s=0.0,
                 prefetch_s=0.0,
             )
+        seconds = compute_s * self.topology.backward_multiplier
+        if table.weighted:
+            seconds *= self.topology.weighted_backward_multiplier
+            seconds += compute_s * _WEIGHTED
         return Perf(
             forward_compute_s=compute_s,
             forward_comms_s=forward_s,
-            backward_compute_s=self._backward_compute_s(table, compute_s),
+            backward_compute_s=seconds,
             backward_comms_s=backward_s + _copied(table, kind, traffic) / bytes_per_s,
             prefetch_s=self._prefetch_s(table, kind, kernel, dim, said),
         )
@@ -231,7 +235,12 @@ class PerfRules:
         if kind == DATA_PARALLEL:
             sent = (table.element_bytes, table.element_bytes)
         else:
-            sent = self._sent_bytes(table, kind)
+            # The bytes of an element that the ranks of a shard exchange.
+            said = self.comm_bytes
+            both = (said.forward_all_to_all, said.backward_all_to_all)
+            if kind in _ON_NODES or (kind == ROW_WISE and self.pooled):
+                both = (said.forward_reduce_scatter, said.backward_all_gather)
+            sent = _or_else(both[0], table), _or_else(both[1], table)
         by_rows = kind in _BY_ROWS or kind == DATA_PARALLEL
         columns = dim if by_rows else max(dim, _LEAST_DIM)
         return _Traffic(
@@ -251,14 +260,6 @@ class PerfRules:
             lookups /= world.ranks if kind == ROW_WISE else world.per_node
         outputs = bags * self.batch if self.pooled else lookups
         return lookups * world.ranks, outputs * world.ranks
-
-    def _sent_bytes(self, table: Table, kind: str) -> tuple[float, float]:
-        """Return the bytes of an element that the ranks of a shard exchange."""
-        said = self.comm_bytes
-        both = (said.forward_all_to_all, said.backward_all_to_all)
-        if kind in _ON_NODES or (kind == ROW_WISE and self.pooled):
-            both = (said.forward_reduce_scatter, said.backward_all_gather)
-        return _or_else(both[0], table), _or_else(both[1], table)
 
     def _comms_s(
         self, table: Table, kind: str, dim: int, bags: float
@@ -293,13 +294,6 @@ class PerfRules:
         speed = self._speed("all_reduce", world.ranks, world.per_node)
         seconds = table.bytes * (2 * nodes - 1) / nodes / speed
         return seconds * (2 if world.nodes > nodes else 1)
-
-    def _backward_compute_s(self, table: Table, forward_s: float) -> float:
-        seconds = forward_s * self.topology.backward_multiplier
-        if table.weighted:
-            seconds *= self.topology.weighted_backward_multiplier
-            seconds += forward_s * _WEIGHTED
-        return seconds
 
     def _prefetch_s(
         self, table: Table, kind: str, kernel: str, dim: int, said: Constraints

@@ -103,27 +103,20 @@ def dynamic_proposals(
         need = np.asarray([option.total_bytes for option in table])
         takes = np.asarray([option.total_s for option in table])
         filled = used[:, np.newaxis] + need
-        kept = _least_of_bins(filled, seconds[:, np.newaxis] + takes, room, bins)
+        # Where the least seconds of each bin stand, by bins; those that fit.
+        flat = filled.ravel()
+        fitting = np.flatnonzero(flat <= room)
+        order = fitting[
+            np.argsort((seconds[:, np.newaxis] + takes).ravel()[fitting], kind="stable")
+        ]
+        bin_ = np.minimum(flat[order] / room * bins, bins - 1).astype(np.int64)
+        _, first = np.unique(bin_, return_index=True)
+        kept = order[first]
         before, option = np.divmod(kept, len(table))
         used, seconds = filled.ravel()[kept], seconds[before] + takes[option]
         steps.append((before, option))
     for state in range(len(used) - 1, -1, -1):
         yield _followed_back(options, steps, state)
-
-
-def _least_of_bins(
-    filled: NDArray[np.float64],
-    seconds: NDArray[np.float64],
-    room: float,
-    bins: int,
-) -> NDArray[np.intp]:
-    """Return where the least seconds of each bin stand, by bins; those that fit."""
-    flat = filled.ravel()
-    fitting = np.flatnonzero(flat <= room)
-    order = fitting[np.argsort(seconds.ravel()[fitting], kind="stable")]
-    bin_ = np.minimum(flat[order] / room * bins, bins - 1).astype(np.int64)
-    _, first = np.unique(bin_, return_index=True)
-    return order[first]
 
 
 def _followed_back(

@@ -115,10 +115,27 @@ class StorageRules:
             most = math.ceil(table.bytes * _load_factor(said))
             hbm, ddr = min(said.key_value_cache_bytes, most), 0
         held = 0 if self.perf.inference else inputs + outputs
+        if on_device:
+            # The bytes of inputs and outputs that a pipeline holds at once.
+            inputs_held: int
+            if self.perf.inference:
+                inputs_held = 0
+            elif self.pipeline == "none":
+                inputs_held = inputs + outputs
+            else:
+                at_peak = outputs if self.at_peak else 0
+                if self.pipeline == "sparse_dist":
+                    inputs_held = 2 * inputs + at_peak
+                else:
+                    burst = (
+                        int((1 + 6 / said.prefetch_passes) * inputs) if cached else 0
+                    )
+                    inputs_held = 3 * inputs + burst + at_peak
+            hbm_bytes = hbm + inputs_held
+        else:
+            hbm_bytes = 0
         return Storage(
-            hbm_bytes=hbm + self._held(inputs, outputs, cached, said)
-            if on_device
-            else 0,
+            hbm_bytes=hbm_bytes,
             ddr_bytes=ddr if on_device else ddr + held,
             ssd_bytes=ssd,
         )
@@ -163,24 +180,6 @@ class StorageRules:
         times = 1 if kind == DATA_PARALLEL else world.ranks
         sent = math.ceil(outputs * times * size.dim * table.element_bytes)
         return math.ceil(inputs * times * INDEX_BYTES), sent
-
-    def _held(
-        self,
-        inputs: int,
-        outputs: int,
-        cached: bool,  # noqa: FBT001 - of one shard
-        said: Constraints,
-    ) -> int:
-        """Return the bytes of inputs and outputs that a pipeline holds at once."""
-        if self.perf.inference:
-            return 0
-        if self.pipeline == "none":
-            return inputs + outputs
-        at_peak = outputs if self.at_peak else 0
-        if self.pipeline == "sparse_dist":
-            return 2 * inputs + at_peak
-        burst = int((1 + 6 / said.prefetch_passes) * inputs) if cached else 0
-        return 3 * inputs + burst + at_peak
 
 
 def _load_factor(said: Constraints) -> float:

@@ -166,16 +166,12 @@ class _Rest:
 
     def bound(self, first: int, left: Floats) -> Floats:
         """Return the most that things from *first* on add, for what is left."""
-        weights, values = self._curve(first)
-        found: Floats = np.interp(left, weights, values)
-        return found
-
-    def _curve(self, first: int) -> tuple[Floats, Floats]:
         steps = [*itertools.chain.from_iterable(self.steps[first:])]
         steps.sort(key=lambda step: -_density(step))
         listed = np.array([(0.0, 0.0), *steps], dtype=np.float64)
         weights, values = np.cumsum(listed, axis=0).T
-        return weights, values
+        found: Floats = np.interp(left, weights, values)
+        return found
 
     def greedy(self) -> float:
         """Return the value of a solution: things take steps while they fit."""

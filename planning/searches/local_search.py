@@ -82,7 +82,17 @@ class LocalSearch:
         chance = random.Random(self.seed)
         best, key, vain = self.draft.copy(), self.draft.key, 0
         while vain < rounds and not self.stop():
-            self._shake(chance)
+            # Move some tables to places with room.
+            draft = self.draft
+            count = min(_MOVED, len(draft.choices))
+            for table in chance.sample(range(len(draft.choices)), count):
+                number = chance.randrange(len(draft.task.options[table]))
+                option = draft.task.options[table][number]
+                room = Room.without(draft, table, seconds_of_ranks(draft))
+                roomy = room.places(number, option.places)
+                if len(roomy) >= option.parts:
+                    places = tuple(sorted(chance.sample(roomy, option.parts)))
+                    draft.set(table, (number, places))
             self.improve()
             vain += 1
             if self.draft.excess_bytes <= 0 and is_less(self.draft.key, key):
@@ -91,19 +101,6 @@ class LocalSearch:
             else:
                 self.draft = best.copy()
         self.draft = best
-
-    def _shake(self, chance: random.Random) -> None:
-        """Move some tables to places with room."""
-        draft = self.draft
-        count = min(_MOVED, len(draft.choices))
-        for table in chance.sample(range(len(draft.choices)), count):
-            number = chance.randrange(len(draft.task.options[table]))
-            option = draft.task.options[table][number]
-            room = Room.without(draft, table, seconds_of_ranks(draft))
-            roomy = room.places(number, option.places)
-            if len(roomy) >= option.parts:
-                places = tuple(sorted(chance.sample(roomy, option.parts)))
-                draft.set(table, (number, places))
 
     def _changes(self) -> Iterator[Change]:
         """Yield the changes to try next."""
@@ -171,7 +168,9 @@ class LocalSearch:
     def _swaps(self, tables: list[int], by_rank: Floats) -> Iterator[Change]:
         """Yield exchanges of two tables that lie whole, or as wide, on two places."""
         single = [
-            (t, *chosen(self.draft, t)) for t in self._tables() if self._single(t)
+            (t, *chosen(self.draft, t))
+            for t in range(len(self.draft.choices))
+            if self._single(t)
         ]
         whole = [table for table, _, _ in single]
         spans = np.array([option.span for _, option, _ in single])
@@ -191,9 +190,6 @@ class LocalSearch:
             offs += off[best].tolist()
             found += [(whole[one], whole[n]) for n in best]
         yield from (self._swap(*found[n]) for n in ranking(offs, scale)[:_SWAPS])
-
-    def _tables(self) -> range:
-        return range(len(self.draft.choices))
 
     def _single(self, table: int) -> bool:
         option, places = chosen(self.draft, table)

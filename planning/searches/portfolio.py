@@ -138,12 +138,7 @@ class _Run:
 
     def search(self, *, improve: bool) -> None:
         """Search until done, or told to stop."""
-        self._beam()
-        if improve:
-            self._improve()
-
-    def _beam(self) -> None:
-        """Search with a beam, and if tables hardly fit, by their size."""
+        # Search with a beam, and if tables hardly fit, by their size.
         cells = self.task.world.ranks * len(self.task.tables)
         width = max(1, min(_WIDEST, _CELLS // max(cells, 1)))
         self.say(f"beam search, {width} plans wide")
@@ -151,20 +146,19 @@ class _Run:
         made = made or beam_search(self.task, width, self.stop, by_size=True)
         if made is not None:
             self.plans.append(Found("beam", made))
-
-    def _improve(self) -> None:
-        """Improve each plan; go on from the best with random moves."""
-        most = len(self.plans) if len(self.task.tables) <= _SMALL else _STARTS
-        for start in _sorted(self.plans)[:most]:
-            self.say(f"local search from {start.name}")
-            from_here = LocalSearch(start.draft.copy(), self.stop, self.seed)
-            from_here.improve()
-            self.plans.append(Found("local", from_here.draft))
-        if best := self.best:
-            self.say("local search with random moves")
-            last = LocalSearch(best.draft.copy(), self.stop, self.seed)
-            last.restart(_VAIN if len(self.task.tables) <= _SMALL else _FEW)
-            self.plans.append(Found("local", last.draft))
+        if improve:
+            # Improve each plan; go on from the best with random moves.
+            most = len(self.plans) if len(self.task.tables) <= _SMALL else _STARTS
+            for start in _sorted(self.plans)[:most]:
+                self.say(f"local search from {start.name}")
+                from_here = LocalSearch(start.draft.copy(), self.stop, self.seed)
+                from_here.improve()
+                self.plans.append(Found("local", from_here.draft))
+            if best := self.best:
+                self.say("local search with random moves")
+                last = LocalSearch(best.draft.copy(), self.stop, self.seed)
+                last.restart(_VAIN if len(self.task.tables) <= _SMALL else _FEW)
+                self.plans.append(Found("local", last.draft))
 
 
 def no_room(task: Task) -> str:

@@ -253,22 +253,18 @@ class Relaxation:
             if found.value >= best * (1 - _GAP) or not norm:
                 break
             step = damp * max(known - float(value), _GAP * known) / norm
-            weights = _simplex(weights + step / known * up)
+            # The nearest weights that are not negative and add up to 1.
+            values = weights + step / known * up
+            ordered = np.sort(values)[::-1]
+            sums = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
+            last = int(np.flatnonzero(ordered > sums)[-1])
+            weights = np.maximum(values - sums[last], 0.0)
             prices = np.maximum(prices + step * over, 0.0)
         return found
 
 
 _DAMPING = 0.97
 """What steps shrink by where a bound does not grow."""
-
-
-def _simplex(values: Floats) -> Floats:
-    """Return the nearest weights that are not negative and add up to 1."""
-    ordered = np.sort(values)[::-1]
-    sums = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
-    last = int(np.flatnonzero(ordered > sums)[-1])
-    found: Floats = np.maximum(values - sums[last], 0.0)
-    return found
 
 
 def used_sets(task: TierTask) -> Iterator[tuple[tuple[int, ...], bool]]:

@@ -65,7 +65,13 @@ def search_tiers(
     say(f"{count:,} tables: local search over {len(task.setting.tiers)} tiers")
     tried = list(dict.fromkeys(tuple(one) for one in _starts(task, starts)))
     first = sorted((Placed(task, one) for one in tried), key=Placed.score)
-    best = _improved(first[: _STARTS if count <= _MANY_TABLES else 1])
+    # Improve placements, and return the best; of equals the first.
+    found = first[: _STARTS if count <= _MANY_TABLES else 1]
+    best = found[0]
+    for one in found:
+        _improve(one)
+        if _better(one.score(), best.score()):
+            best = one
     wrong, score = best.score()
     if count > FEW_TABLES:
         return TierPlan(name=LOCAL, places=(*best.places,), wrong=wrong, score=score)
@@ -138,19 +144,16 @@ def _better(one: tuple[float, float], other: tuple[float, float]) -> bool:
     return is_less(one[1], other[1])
 
 
-def _improved(found: Sequence[Placed]) -> Placed:
-    """Improve placements, and return the best; of equals the first."""
-    best = found[0]
-    for one in found:
-        _improve(one)
-        if _better(one.score(), best.score()):
-            best = one
-    return best
-
-
 def _improve(placed: Placed) -> None:
     """Move tables, and change two for each other, while that is better."""
-    pairs = _pairs(placed.task)
+    # Tables that may change places: all pairs, of many those near in size.
+    order = np.argsort(placed.task.amounts[0].min(axis=1), kind="stable").tolist()
+    near = len(order) if len(order) <= _ALL_PAIRS else _NEAR
+    pairs = [
+        (one, other)
+        for place, one in enumerate(order)
+        for other in order[place + 1 : place + 1 + near]
+    ]
     now = placed.score()
     for _ in range(_PASSES):
         before = now
@@ -191,14 +194,3 @@ def _swap_each(
         placed.move(one, here)
         placed.move(other, there)
     return now
-
-
-def _pairs(task: TierTask) -> list[tuple[int, int]]:
-    """Return tables that may change places: all pairs, of many those near in size."""
-    order = np.argsort(task.amounts[0].min(axis=1), kind="stable").tolist()
-    near = len(order) if len(order) <= _ALL_PAIRS else _NEAR
-    return [
-        (one, other)
-        for place, one in enumerate(order)
-        for other in order[place + 1 : place + 1 + near]
-    ]

@@ -161,25 +161,23 @@ class TierSetting:
         for tier, asked in zip(self.tiers, demands, strict=True):
             if tier.name == self.native or not asked.block_reads:
                 continue
-            plan = self._read_plan(tier, asked, native_share)
+            # How far a host goes with a tier: within its share, and in time.
+            share = DRIVE_SHARE if math.isfinite(tier.knee) else 1.0
+            if self.target is None:
+                plan = ReadPlan(tier=tier, share=share)
+            else:
+                left_s = self.target.seconds - self.base_s + self.beside_s(native_share)
+                turns = max(math.ceil(asked.most_reads / self._depth(tier)), 1)
+                which = self._kind(tier, self.target.which)
+                plan = ReadPlan(
+                    tier=tier, share=share, within_s=left_s / turns, which=which
+                )
             demand = QueryDemand(
                 block_reads=asked.block_reads, bus_bytes=asked.bus_bytes
             )
             parts = tier_models.queries_per_host(demand, plan=plan).parts
             found |= {f"{tier.name} {name}": rate for name, rate in parts.items()}
         return Rates(found)
-
-    def _read_plan(
-        self, tier: Tier, demand: TierDemand, native_share: float
-    ) -> ReadPlan:
-        """Return how far a host goes with a tier: within its share, and in time."""
-        share = DRIVE_SHARE if math.isfinite(tier.knee) else 1.0
-        if self.target is None:
-            return ReadPlan(tier=tier, share=share)
-        left_s = self.target.seconds - self.base_s + self.beside_s(native_share)
-        turns = max(math.ceil(demand.most_reads / self._depth(tier)), 1)
-        which = self._kind(tier, self.target.which)
-        return ReadPlan(tier=tier, share=share, within_s=left_s / turns, which=which)
 
     def uses(self, demands: Sequence[TierDemand]) -> list[TierUse]:
         """Return the use of each tier by one host at its load."""

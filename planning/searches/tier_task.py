@@ -62,7 +62,11 @@ class TierTask:
     def costs(self, places: Places) -> list[TableCost]:
         """Return the exact cost of each table where it is placed."""
         pairs = list(zip(self.tables, places, strict=True))
-        behind = [table for table, place in pairs if self._behind(place)]
+        behind = [
+            table
+            for table, place in pairs
+            if self.cached[place] and self.cache_bytes > 0
+        ]
         held = tier_models.shared_cache(behind, self.cache_bytes) if behind else []
         rows = dict(zip((table.name for table in behind), held, strict=True))
         return [
@@ -74,9 +78,6 @@ class TierTask:
             )
             for table, place in pairs
         ]
-
-    def _behind(self, place: int) -> bool:
-        return self.cached[place] and self.cache_bytes > 0
 
     def demands(self, costs: Sequence[TableCost], places: Places) -> list[TierDemand]:
         """Add up what tables cost, by tier."""

@@ -179,7 +179,12 @@ class PhysicalCost:
         for code in np.unique(codes):
             rows = codes == code
             groups = frozenset(d for n, d in enumerate(self.groups) if code >> n & 1)
-            found[rows] = self._template(groups).step_s(grouped[rows])
+            if groups not in self._templates:
+                spans = {group: self.among(group) for group in self.groups}
+                reference = self.refer(self, groups)
+                made = StepTemplate.of(reference, self.idle, spans, self.target)
+                self._templates[groups] = made
+            found[rows] = self._templates[groups].step_s(grouped[rows])
         return found.reshape(shape)
 
     def _part(self, table: Table, placement: Placement) -> Part:
@@ -202,11 +207,3 @@ class PhysicalCost:
     @functools.cached_property
     def _templates(self) -> dict[frozenset[str], StepTemplate]:
         return {}
-
-    def _template(self, groups: frozenset[str]) -> StepTemplate:
-        if groups not in self._templates:
-            spans = {group: self.among(group) for group in self.groups}
-            reference = self.refer(self, groups)
-            made = StepTemplate.of(reference, self.idle, spans, self.target)
-            self._templates[groups] = made
-        return self._templates[groups]

@@ -87,7 +87,15 @@ class StrategySpace:
 
     def __iter__(self) -> Iterator[Strategy | Refused]:
         """Yield every strategy, or why it cannot be, in the order of its degrees."""
-        for tensor, stages in _pairs(self.ranks):
+        # All (a, b) whose product divides a number.
+        number = self.ranks
+        divisors = _divisors(number)
+        for tensor, stages in (
+            (first, second)
+            for first in divisors
+            for second in divisors
+            if number // first % second == 0
+        ):
             replicas = self.ranks // (tensor * stages)
             for data in DATA:
                 for tables in self._tables():
@@ -216,15 +224,6 @@ class StrategySpace:
 
 def _undivided(samples: int, parts: str) -> str:
     return f"a batch of {samples:,} does not divide into {parts}"
-
-
-def _pairs(number: int) -> Iterator[tuple[int, int]]:
-    """Yield all (a, b) whose product divides a number."""
-    divisors = _divisors(number)
-    for first in divisors:
-        for second in divisors:
-            if number // first % second == 0:
-                yield first, second
 
 
 def _divisors(number: int) -> list[int]:

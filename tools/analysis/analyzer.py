@@ -147,7 +147,13 @@ def run_of(request: Request) -> Run:
 def check_run(model: Model, runtime: str, target: Target) -> None:
     """Refuse what a machine has not."""
     _check_rate(model, target)
-    _check_runtime(runtime, target)
+    # Refuse what a CPU has not, or what is not modelled there.
+    if target.device.synchronous and runtime != "eager":
+        msg = (
+            f"--runtime {runtime} on {target.name}: a CPU has no CUDA graphs, and what "
+            "Inductor compiles for it is not modelled; use --runtime eager"
+        )
+        raise UnsupportedModelError(msg)
     check_world(model.ranks, target)
 
 
@@ -200,16 +206,6 @@ def _check_rate(model: Model, target: Target) -> None:
         msg = (
             f"{target.name} has no {wanted} tensor cores: PyTorch would emulate "
             f"{wanted} GEMMs there, which perfc does not price; use {advice}"
-        )
-        raise UnsupportedModelError(msg)
-
-
-def _check_runtime(runtime: str, target: Target) -> None:
-    """Refuse what a CPU has not, or what is not modelled there."""
-    if target.device.synchronous and runtime != "eager":
-        msg = (
-            f"--runtime {runtime} on {target.name}: a CPU has no CUDA graphs, and what "
-            "Inductor compiles for it is not modelled; use --runtime eager"
         )
         raise UnsupportedModelError(msg)
 

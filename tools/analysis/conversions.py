@@ -10,7 +10,6 @@ import attrs
 
 from perfc.ir import Diagnostic, Graph, Node, Value
 from perfc.ir.support import Level
-from perfc.tools.models import Model
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE
 
@@ -37,7 +36,16 @@ def with_activations(report: Report) -> Report:
 
     Of those that a kernel before makes, which could write them in few bits.
     """
-    sources = _sources(report.model)
+    # The ops that quantise what others have made, and the names of that.
+    # Those that find the scale of a whole tensor are among them. What is dequantised
+    # again has a remark of its own (`fused_pairs`); what is returned is what was asked.
+    model = report.model
+    sources: dict[str, str] = {}
+    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+    for graph in graphs:
+        for node in graph:
+            if node.op in _QUANTIZES and _is_made(node.operands[0]):
+                sources |= _of_one(graph, node)
     if not sources:
         return report
     spent_us = own_us(report, sources)
@@ -75,21 +83,6 @@ def _own(report: Report, names: Collection[str]) -> Iterator[dict[str, Any]]:
 def _ops(row: Mapping[str, Any]) -> Sequence[str]:
     """Return the names of the ops that a row is of."""
     return row["fuses"] or (row["id"],)
-
-
-def _sources(model: Model) -> dict[str, str]:
-    """Return the ops that quantise what others have made, and the names of that.
-
-    Those that find the scale of a whole tensor are among them. What is dequantised
-    again has a remark of its own (`fused_pairs`); what is returned is what was asked.
-    """
-    found: dict[str, str] = {}
-    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    for graph in graphs:
-        for node in graph:
-            if node.op in _QUANTIZES and _is_made(node.operands[0]):
-                found |= _of_one(graph, node)
-    return found
 
 
 def _of_one(graph: Graph, node: Node) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -60,7 +60,19 @@ def _metric(group: GroupScore, name: str) -> float | None:
 def validation_text(groups: Sequence[GroupScore]) -> str:
     """Return a table, and below it what was skipped and why."""
     lines = [columns_text([_HEADER, *map(_row, groups)])]
-    lines += _skipped(groups)
+    reasons: Counter[str] = Counter()
+    for group in groups:
+        reasons.update(group.skipped)
+    if reasons:
+        lines.append(f"skipped {reasons.total()} rows:")
+        ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        for reason, count in ranked[:_REASONS]:
+            lines.append(f"  {count}  {reason}")
+        if rest := ranked[_REASONS:]:
+            rows = sum(count for _, count in rest)
+            lines.append(
+                f"  {rows}  for {len(rest)} more reasons, which --format json tells"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -71,18 +83,3 @@ def _row(group: GroupScore) -> tuple[str, ...]:
     shown = ["-" if number is None else f"{number:.1%}" for number in numbers]
     counts = (str(group.rows), str(sum(group.skipped.values())))
     return key.target, key.op, key.dtype, key.timing, *counts, *shown
-
-
-def _skipped(groups: Sequence[GroupScore]) -> Iterator[str]:
-    reasons: Counter[str] = Counter()
-    for group in groups:
-        reasons.update(group.skipped)
-    if not reasons:
-        return
-    yield f"skipped {reasons.total()} rows:"
-    ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    for reason, count in ranked[:_REASONS]:
-        yield f"  {count}  {reason}"
-    if rest := ranked[_REASONS:]:
-        rows = sum(count for _, count in rest)
-        yield f"  {rows}  for {len(rest)} more reasons, which --format json tells"

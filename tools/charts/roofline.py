@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import numpy as np
 
-from perfc.ir import LaunchGraph, TaskKind
+from perfc.ir import TaskKind
 from perfc.ir.support import US
 from perfc.passes import task_mask
 from perfc.passes.columns import integers
@@ -93,7 +93,13 @@ def roofline_points(report: Report) -> Roofline:
 def _points(results: Results, number: int) -> Sequence[RooflinePoint]:
     graph = results.hosted[number].graph
     times_s = results.class_tasks(results.schedule.durations_s, number)
-    by_op = _kernels(graph)
+    # The tasks of each op whose kernels the device's own roofs bound.
+    shown = task_mask(graph, frozenset({TaskKind.KERNEL})) & device_mask(graph)
+    shown &= (integers(graph.op) >= 0) & (kernel_numbers(graph) >= 0)
+    by_op: defaultdict[int, list[int]] = defaultdict(list)
+    for task in np.flatnonzero(shown).tolist():
+        if graph.kernels[graph.kernel[task]].math:
+            by_op[graph.op[task]].append(task)
     total_s = math.fsum(float(times_s[task]) for own in by_op.values() for task in own)
     points: list[RooflinePoint] = []
     for op, tasks in by_op.items():
@@ -115,14 +121,3 @@ def _points(results: Results, number: int) -> Sequence[RooflinePoint]:
             )
         )
     return sorted(points, key=lambda point: -point.time_us)
-
-
-def _kernels(graph: LaunchGraph) -> Mapping[int, Sequence[int]]:
-    """Return the tasks of each op whose kernels the device's own roofs bound."""
-    shown = task_mask(graph, frozenset({TaskKind.KERNEL})) & device_mask(graph)
-    shown &= (integers(graph.op) >= 0) & (kernel_numbers(graph) >= 0)
-    tasks: defaultdict[int, list[int]] = defaultdict(list)
-    for task in np.flatnonzero(shown).tolist():
-        if graph.kernels[graph.kernel[task]].math:
-            tasks[graph.op[task]].append(task)
-    return tasks

@@ -140,7 +140,12 @@ def analyze(model: tuple[str, ...], **options: Any) -> int:
         raise UsageError(msg)
     reports = _analyze_all(asked, options)
     if by is not None:
-        reports = _sorted(reports, by)
+        from perfc.tools.reports import Comparison
+
+        key, largest_first = by
+        reports = list(
+            Comparison(reports).sorted(key, largest_first=largest_first).reports
+        )
     if output is not None and output.is_dir():
         exporter.write_split(reports[0], output)
     else:
@@ -158,13 +163,6 @@ def _write(
     if text is None:
         text = exporter.export(reports, output)
     write_result(text, output, document=options["form"] != "table")
-
-
-def _sorted(reports: Sequence[Report], by: tuple[str, bool]) -> list[Report]:
-    from perfc.tools.reports import Comparison
-
-    key, largest_first = by
-    return list(Comparison(reports).sorted(key, largest_first=largest_first).reports)
 
 
 def _sorting(column: str, count: int) -> tuple[str, bool]:

@@ -151,7 +151,13 @@ def _rows(
     if not tables:
         return _measured(device or "cpu", *measuring), Counter[str]()
     rows, unread = _read_all(tables, target)
-    _check_device(rows, device)
+    # Refuse rows of a CPU where a GPU's were announced, and the other way round.
+    others = sorted(
+        {row.target for row in rows if (row.target == "cpu") is (device == "cuda")}
+    )
+    if device is not None and others:
+        msg = f"--device {device}: the rows are of {', '.join(others)}"
+        raise PerfcError(msg)
     return rows, unread
 
 
@@ -224,16 +230,6 @@ def _from_networks(paths: Sequence[Path], output: Path) -> tuple[str, list[str]]
     head = head_of(output, [row.source for row in rows if row.split != TEST])
     text = profile_text(head, target=found.target, fields=found.fields, fits=found.fits)
     return text, list(network_summary(found))
-
-
-def _check_device(rows: Sequence[Measurement], device: str | None) -> None:
-    """Refuse rows of a CPU where a GPU's were announced, and the other way round."""
-    others = sorted(
-        {row.target for row in rows if (row.target == "cpu") is (device == "cuda")}
-    )
-    if device is not None and others:
-        msg = f"--device {device}: the rows are of {', '.join(others)}"
-        raise PerfcError(msg)
 
 
 def _measured(

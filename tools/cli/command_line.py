@@ -187,7 +187,11 @@ def perfc_command(ctx: click.Context) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; the console script."""
     if argv is None:
-        _collect_nothing()
+        # Leave cyclic garbage to the end of the process, which drops all at once.
+        # One command makes objects, and then ends: there is nothing to collect, and to
+        # look for it takes longer than a small analysis, at the end once more.
+        gc.disable()
+        atexit.register(gc.freeze)
     arguments = sys.argv[1:] if argv is None else list(argv)
     use_plain_text()
     try:
@@ -214,16 +218,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         stop_clock()
     return code
-
-
-def _collect_nothing() -> None:
-    """Leave cyclic garbage to the end of the process, which drops all at once.
-
-    One command makes objects, and then ends: there is nothing to collect, and to look
-    for it takes longer than a small analysis, at the end once more.
-    """
-    gc.disable()
-    atexit.register(gc.freeze)
 
 
 def _run(arguments: list[str]) -> int:

@@ -58,14 +58,12 @@ def _line(
         name,
         ", ".join(param.choices) or param.type.value,
         param.unit or "-",
-        "required" if param.is_required else _text(param.default),
+        "required"
+        if param.is_required
+        else (format_attribute(param.default) if param.default != "" else "-"),
         ", ".join(param.writers or writers),
         param.summary,
     )
-
-
-def _text(default: object) -> str:
-    return format_attribute(default) if default != "" else "-"
 
 
 def _plain(param: KernelParam, writers: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import attrs
 import click
 
-from perfc.costmodels import Target, assumed_system, load_target, target_names
+from perfc.costmodels import assumed_system, load_target, target_names
 from perfc.costmodels.sheets import (
     describe,
     describe_memory,
@@ -161,7 +161,11 @@ def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
         return
     loaded = load_target(target)
     if format_ == "json":
-        content = constants_json(loaded) if constants_ else _fields_json(loaded, target)
+        content = (
+            constants_json(loaded)
+            if constants_
+            else {"fields": _named([*describe(loaded), *describe_modes(target)])}
+        )
         write_result(target_json(loaded, content), None, document=True)
         return
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
@@ -192,10 +196,6 @@ def _show_memory(name: str, *, as_json: bool) -> None:
 
 def _print_json(document: Mapping[str, object]) -> None:
     write_result(f"{json.dumps(document, indent=2)}\n", None, document=True)
-
-
-def _fields_json(target: Target, name: str) -> dict[str, object]:
-    return {"fields": _named([*describe(target), *describe_modes(name)])}
 
 
 def _named(rows: Iterable[tuple[object, ...]]) -> list[dict[str, object]]:
@@ -253,13 +253,13 @@ def models() -> None:
     """List the built-in workloads and their parameters."""
     rows: list[tuple[str, str]] = []
     for workload in WORKLOADS.values():
-        lines = [workload.summary, *_wrapped(workload.usage), f"from {workload.source}"]
+        # Break `key=value,key=value` after commas, for a terminal.
+        spaced = textwrap.wrap(workload.usage.replace(",", ", "), _PARAMETERS_WIDTH)
+        lines = [
+            workload.summary,
+            *[line.replace(", ", ",") for line in spaced],
+            f"from {workload.source}",
+        ]
         names = (workload.name, *[""] * (len(lines) - 1))
         rows += zip(names, lines, strict=True)
     print_line(columns_text(rows))
-
-
-def _wrapped(usage: str) -> list[str]:
-    """Break `key=value,key=value` after commas, for a terminal."""
-    spaced = textwrap.wrap(usage.replace(",", ", "), _PARAMETERS_WIDTH)
-    return [line.replace(", ", ",") for line in spaced]

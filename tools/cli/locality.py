@@ -92,10 +92,18 @@ def locality(
         popularity_json,
     )
 
+    # Read percentages.
+    try:
+        found = [float(part) for part in hits.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < percent <= 100 for percent in found):  # noqa: PLR2004
+        msg = f"--hits {hits!r}: expected percentages, as 50,90"
+        raise UsageError(msg)
     question = Question(
         batch=batch,
         row_bytes=row_bytes,
-        hits=_shares(hits),
+        hits=tuple(percent / 100 for percent in found),
         sample=sample,
         fit=fit,
         target=load_target(target) if target else None,
@@ -107,15 +115,3 @@ def locality(
     write = locality_json if as_json else locality_text
     write_result(write(tables), None, document=as_json)
     return 0
-
-
-def _shares(text: str) -> tuple[float, ...]:
-    """Read percentages."""
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < percent <= 100 for percent in found):  # noqa: PLR2004
-        msg = f"--hits {text!r}: expected percentages, as 50,90"
-        raise UsageError(msg)
-    return tuple(percent / 100 for percent in found)

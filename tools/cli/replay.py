@@ -109,7 +109,12 @@ def replay(
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
-    own = _named_profile(host)  # and the target: before large files are read
+    # The profile that is named, None for the times of the traces.
+    from perfc.costmodels import load_profile
+
+    own = (
+        None if host in ("exact", *_LEARNT) else load_profile(host)
+    )  # and the target: before large files are read
     if target is not None:
         load_target(target)
     recorded = read_recorded(files, joint=joint, steps=steps, max_events=max_events)
@@ -168,21 +173,10 @@ def _check_host(host: str) -> None:
     from perfc.costmodels.sheets import profile_names
 
     names = ("exact", *_LEARNT, *profile_names())
-    if host not in names and not _is_file(host):
+    if host not in names and not (host.endswith(".toml") or "/" in host):
         known = ", ".join(names)
         msg = f"--host {host}: expected {known}, or the path of a .toml profile"
         raise UsageError(msg)
-
-
-def _is_file(host: str) -> bool:
-    return host.endswith(".toml") or "/" in host
-
-
-def _named_profile(host: str) -> HostProfile | None:
-    """Return the profile that is named, None for the times of the traces."""
-    from perfc.costmodels import load_profile
-
-    return None if host in ("exact", *_LEARNT) else load_profile(host)
 
 
 def _learnt(

@@ -21,7 +21,7 @@ from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
 
 if TYPE_CHECKING:
-    from perfc.tools.sweeping import Progress, Space, Sweep
+    from perfc.tools.sweeping import Progress, Sweep
 
 _USUAL = (
     "samples_per_s,time_us,samples_per_j,usd_per_million_samples,peak_memory_bytes,fits"
@@ -116,7 +116,12 @@ def sweep(model: str, **options: Any) -> int:
         options["plugins"],
     )
     executor = find_executor(options["executor"])
-    _check_selection(space, options)
+    # Find out before anything is priced whether rows can be selected as asked.
+    from perfc.tools.sweeping import INTERVAL, Sweep
+
+    first = next(iter(space))
+    numbers = dict.fromkeys((*space.metrics, *INTERVAL), 1)
+    _selected(Sweep(space, [space.row_of(first, **numbers)]), options)
     told = _Told()
     try:
         found = run_sweep(space, executor, output, options["resume"], told)
@@ -140,15 +145,6 @@ def _written(shown: Sweep, form: str) -> str:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
-
-
-def _check_selection(space: Space, options: Mapping[str, Any]) -> None:
-    """Find out before anything is priced whether rows can be selected as asked."""
-    from perfc.tools.sweeping import INTERVAL, Sweep
-
-    first = next(iter(space))
-    numbers = dict.fromkeys((*space.metrics, *INTERVAL), 1)
-    _selected(Sweep(space, [space.row_of(first, **numbers)]), options)
 
 
 def _selected(found: Sweep, options: Mapping[str, Any]) -> Sweep:

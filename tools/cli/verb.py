@@ -59,7 +59,11 @@ class _Helped(click.Command):
         records = [(one, one.get_help_record(ctx)) for one in options]
         listed = [(one, record) for one, record in records if record is not None]
         for option, record in listed:
-            heading = _heading(option) if len(listed) > _FEW else _OWN
+            heading = (
+                next((_HEADINGS[one] for one in option.opts if one in _HEADINGS), _OWN)
+                if len(listed) > _FEW
+                else _OWN
+            )
             groups[heading].append(record)
         for heading, rows in groups.items():
             if rows:
@@ -69,10 +73,6 @@ class _Helped(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.epilog:
             formatter.write(f"\n  {self.epilog}\n")
-
-
-def _heading(option: click.Option) -> str:
-    return next((_HEADINGS[one] for one in option.opts if one in _HEADINGS), _OWN)
 
 
 def be_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: FBT001 - click's signature

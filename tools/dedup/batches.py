@@ -75,19 +75,13 @@ def most_below(
         high = min((n for n in known if known[n] > room), default=most + 1)
         if high <= low + 1:
             break
-        guess = _guess(room, known, turn)
+        # Where the chord of the two numbers nearest to the room meets it.
+        if turn == 0:
+            one, two = min(known), max(known)
+        else:
+            one, two = sorted(sorted(known, key=lambda n: abs(known[n] - room))[:2])
+        slope = (known[two] - known[one]) / max(two - one, 1)
+        guess = 2 * two if slope <= 0 else int(one + (room - known[one]) / slope)
         if not low < guess < high or turn % 4 == 3:  # noqa: PLR2004 - every fourth
             guess = (low + high) // 2 if high <= most else min(2 * low, most)
     return low
-
-
-def _guess(room: float, known: dict[int, float], turn: int) -> int:
-    """Return where the chord of the two numbers nearest to the room meets it."""
-    if turn == 0:
-        one, two = min(known), max(known)
-    else:
-        one, two = sorted(sorted(known, key=lambda n: abs(known[n] - room))[:2])
-    slope = (known[two] - known[one]) / max(two - one, 1)
-    if slope <= 0:
-        return 2 * two
-    return int(one + (room - known[one]) / slope)

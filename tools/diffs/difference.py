@@ -313,14 +313,9 @@ def _diffs(base: Source, head: Source, by: str, steps: range | None) -> list[Dif
             f"{len(other[1])}, found {len(one[1])}"
         )
         raise PerfcError(msg)
-    return _each(left, right, by)
-
-
-def _each(left: Sequence[Side], right: Sequence[Side], by: str) -> list[Diff]:
-    """Compare sides of one model and target, in the order of the base.
-
-    Where not all have a partner, they are compared one after the other, and it is said.
-    """
+    # Compare sides of one model and target, in the order of the base.
+    # Where not all have a partner, they are compared one after the other, and it is
+    # said.
     for key in _SAME:
         if Counter(map(key, left)) == Counter(map(key, right)):
             heads: dict[Hashable, list[Side]] = defaultdict(list)

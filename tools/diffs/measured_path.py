@@ -117,7 +117,7 @@ class MeasuredPath:
         while task >= 0 and reached_us > begin_us:
             cause, lags = self._cause(task, reached_us)
             began_us = start_us[task]
-            if cause >= 0 and self._runs_on(task):
+            if cause >= 0 and self.recorded.graph.kind[task] in HOST_KINDS:
                 began_us = max(began_us, end_us[cause])
             began_us = min(max(began_us, begin_us), reached_us)
             if began_us < reached_us:
@@ -129,10 +129,6 @@ class MeasuredPath:
             task, reached_us = cause, free_us
         if reached_us > begin_us:
             yield Stretch(-1, True, False, reached_us - begin_us)
-
-    def _runs_on(self, task: int) -> bool:
-        """Whether a task had begun before what it waited for had ended: a call."""
-        return self.recorded.graph.kind[task] in HOST_KINDS
 
     def _cause(self, task: int, reached_us: float) -> tuple[int, bool]:
         """Return the cause of a task's begin, and whether it is its own launch."""

@@ -9,7 +9,6 @@ from typing import Any, Literal
 from perfc.tools import pages
 from perfc.tools.diffs.difference import Diff
 from perfc.tools.diffs.kernel_rows import kernel_rows, kernel_table, signed
-from perfc.tools.diffs.side import Side
 from perfc.tools.diffs.waterfall import ROUNDING
 from perfc.tools.reports import format_change, format_json, format_us
 
@@ -97,7 +96,11 @@ def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
     yield pages.Remarks(one.diagnostics)
     yield pages.Cards(
         [
-            pages.Card(f"{word}: {side.name}", format_us(side.time_us), _said(side))
+            pages.Card(
+                f"{word}: {side.name}",
+                format_us(side.time_us),
+                " · ".join([*side.asked, side.where]),
+            )
             for word, side in (("base", one.base), ("head", one.head))
         ]
     )
@@ -111,10 +114,6 @@ def _parts(one: Diff, level: Literal[2, 3] = 2) -> Iterator[pages.Part]:
         yield pages.Section("Launches", [_launches(one)], level=level)
     if one.changes:
         yield pages.Section("Ops that differ", [_changes(one)], level=level)
-
-
-def _said(side: Side) -> str:
-    return " · ".join([*side.asked, side.where])
 
 
 def _waterfall(one: Diff) -> pages.Waterfall:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -65,7 +65,11 @@ def waterfall(
     sides: dict[str, tuple[list[float], list[float]]] = {}
     reasons: dict[str, dict[str, list[float]]] = {}
     for pair in pairs:
-        for name, segment, sign in _parts(pair, by):
+        for name, segment, sign in (
+            (_name(node, segment, by), segment, sign)
+            for node, sign in ((pair.base, -1), (pair.head, 1))
+            for segment in (node.segments if node is not None else ())
+        ):
             us = sides.setdefault(name, ([], []))
             us[sign > 0].append(segment.us)
             why = reasons.setdefault(name, defaultdict(list))
@@ -83,12 +87,6 @@ def waterfall(
     if rest_us:
         steps.append(Step(ROUNDING, by, rest_us, ROUNDING))
     return sorted(steps, key=lambda step: (-abs(step.delta_us), step.name))
-
-
-def _parts(pair: Pair, by: str) -> Iterator[tuple[str, Segment, int]]:
-    for node, sign in ((pair.base, -1), (pair.head, 1)):
-        for segment in node.segments if node is not None else ():
-            yield _name(node, segment, by), segment, sign
 
 
 def _name(node: SideNode | None, segment: Segment, by: str) -> str:

@@ -92,7 +92,9 @@ class TableLocality:
     def unique(self) -> float:
         """Different rows of a batch, on average over the whole ones of the trace."""
         ends = np.append(0, np.cumsum(self.trace.lengths))[:: self.batch].tolist()
-        parts = [len(np.unique(self.trace.indices[a:b])) for a, b in _pairs(ends)]
+        parts = [
+            len(np.unique(self.trace.indices[a:b])) for a, b in list(pairwise(ends))
+        ]
         return float(np.mean(parts)) if parts else 0.0
 
     @property
@@ -131,10 +133,6 @@ class TableLocality:
     def cache_rows(self) -> list[tuple[float, int | None]]:
         """Return how many rows a cache holds that hits as often as was asked."""
         return [(share, self.misses.rows_for(share)) for share in self.question.hits]
-
-
-def _pairs(ends: Sequence[int]) -> Sequence[tuple[int, int]]:
-    return list(pairwise(ends))
 
 
 def localities(traces: Sequence[TableTrace], question: Question) -> list[TableLocality]:

@@ -123,8 +123,14 @@ class _Sizes:
         update = parameters if training else np.zeros(self.count)
         gradients = parameters if training else np.zeros(self.count)
         states = _scaled(parameters, kinds["optimizer_state"])
-        passing = self._passing()
-        place = self._peak(report)
+        # The most that a node of each layer makes.
+        passing = np.zeros(self.count)
+        for node, layer in self.of.items():
+            made = math.fsum(float(self._type(value).nbytes) for value in node.results)
+            passing[layer] = max(passing[layer], made)
+        # The layer in which most memory is in use.
+        places = {node.name: layer for node, layer in self.of.items()}
+        place = places.get(report.memory_use.node, self.count - 1)
         held = kinds["parameters"] + kinds["optimizer_state"]
         held += kinds["saved_for_backward"]
         passing[place] = max(passing[place], report.memory_use.peak_bytes - held)
@@ -188,19 +194,6 @@ class _Sizes:
                 if any(n.location.phase == _BACKWARD for n in readers):
                     found[layer] += float(self._type(value).nbytes)
         return found
-
-    def _passing(self) -> np.ndarray:
-        """Return the most that a node of each layer makes."""
-        found = np.zeros(self.count)
-        for node, layer in self.of.items():
-            made = math.fsum(float(self._type(value).nbytes) for value in node.results)
-            found[layer] = max(found[layer], made)
-        return found
-
-    def _peak(self, report: Report) -> int:
-        """Return the layer in which most memory is in use."""
-        places = {node.name: layer for node, layer in self.of.items()}
-        return places.get(report.memory_use.node, self.count - 1)
 
 
 def _watts(report: Report) -> tuple[float | None, float]:

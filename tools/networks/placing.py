@@ -300,7 +300,9 @@ class NetworkPricer:
         """Return the longer of what the kernels of a graph and their host take."""
         asked = self.question.models.request
         plain = attrs.evolve(
-            asked.of_loaded(_loaded(graph), (), None),
+            asked.of_loaded(
+                prepare(single(graph), Dimensions(None, None, {}), None, ()), (), None
+            ),
             target=target,
             overrides={},
             inputs="device",
@@ -427,7 +429,3 @@ def _slower(times: StageTimes, factor: float) -> StageTimes:
 
 def _tape(graph: Graph) -> Tape:
     return Tape(graph, Inference(graph, BUILTIN_OPS))
-
-
-def _loaded(graph: Graph) -> Model:
-    return prepare(single(graph), Dimensions(None, None, {}), None, ())

@@ -207,18 +207,17 @@ class _Looking:
         """Return the time and the bottleneck at a number."""
         found = self.seen.get(number)
         if found is None:
-            found = self.seen[number] = self._looked(number)
+            sizes: Mapping[str, int] = {self.name: number}
+            edit = edits.Bind(dims=sizes)
+            if self.name == _BATCH:
+                edit = edits.Bind(batch=number)
+            state = self.state.moved_to(self.state.setting.made(edit))
+            solved = Solved.of(state)
+            parts = [name for (_, name), part_s in solved.parts_s().items() if part_s]
+            found = self.seen[number] = _Seen(
+                solved.ways.time_s * 1e6, solved.bound(), tuple(parts[:_NAMED])
+            )
         return found
-
-    def _looked(self, number: int) -> _Seen:
-        sizes: Mapping[str, int] = {self.name: number}
-        edit = edits.Bind(dims=sizes)
-        if self.name == _BATCH:
-            edit = edits.Bind(batch=number)
-        state = self.state.moved_to(self.state.setting.made(edit))
-        solved = Solved.of(state)
-        parts = [name for (_, name), part_s in solved.parts_s().items() if part_s]
-        return _Seen(solved.ways.time_s * 1e6, solved.bound(), tuple(parts[:_NAMED]))
 
     def bisect(self) -> list[Diagnostic]:
         """Find the borders between bottlenecks; say which are not found."""

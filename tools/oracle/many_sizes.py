@@ -299,18 +299,15 @@ class ManySizes:
         """Lower by a recipe at all sizes, on all targets."""
         found = self._known.get(id(recipe))
         if found is None:
-            repeated = self._many_sites(recipe).repeat(recipe)
+            # The sites of a graph, on all targets.
+            settings = attrs.evolve(recipe.settings, sm_count=0)
+            if settings not in self._sites:
+                sms = np.array([sm_count(base.run.target) for base in self.bases])
+                on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
+                self._sites[settings] = ManySites(self._count, self._numbers, on_all)
+            repeated = self._sites[settings].repeat(recipe)
             found = self._known[id(recipe)] = recipe, repeated
         return found[1]
-
-    def _many_sites(self, recipe: Recipe) -> ManySites:
-        """Return the sites of a graph, on all targets."""
-        settings = attrs.evolve(recipe.settings, sm_count=0)
-        if settings not in self._sites:
-            sms = np.array([sm_count(base.run.target) for base in self.bases])
-            on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
-            self._sites[settings] = ManySites(self._count, self._numbers, on_all)
-        return self._sites[settings]
 
     def _note(self, repeated: Sequence[Repeated]) -> None:
         """Price kernels, and those of other tasks: a table of all takes least."""

@@ -156,22 +156,19 @@ class Setting:
     def made(self, edit: Structural) -> Setting:
         """Return the setting after an edit, worked out anew."""
         if isinstance(edit, edits.Bind):
-            return self._bound(edit)
+            model = self.run.model
+            sizes = self.sizes.changed(edit, model)
+            bound = model.bind(sizes.batch, pooling=sizes.pooling, dims=sizes.dims)
+            why = ""
+            if model.late is not None:
+                why = "control flow depends on sizes"
+            run = attrs.evolve(self.run, model=bound)
+            return attrs.evolve(self, run=run, sizes=sizes, anew=why)
         if isinstance(edit, edits.Target):
             return self._on(edit)
         if isinstance(edit, edits.Fuse | edits.Replace):
             return self._fused(edit)
         return self._with(edit)
-
-    def _bound(self, edit: edits.Bind) -> Setting:
-        model = self.run.model
-        sizes = self.sizes.changed(edit, model)
-        bound = model.bind(sizes.batch, pooling=sizes.pooling, dims=sizes.dims)
-        why = ""
-        if model.late is not None:
-            why = "control flow depends on sizes"
-        run = attrs.evolve(self.run, model=bound)
-        return attrs.evolve(self, run=run, sizes=sizes, anew=why)
 
     def _on(self, edit: edits.Target) -> Setting:
         source, overrides = edit.name or self.source, dict(edit.fields)
@@ -218,7 +215,12 @@ class Setting:
         if isinstance(edit, edits.Dtype):
             return [ConvertDtype(edit.dtype, where=edit.where)]
         if isinstance(edit, edits.Place):
-            return parse_pipeline(_placed(edit))
+            options = [f"tier={_quoted(edit.tier)}"]
+            if edit.table != ALL:
+                options.append(f"table={_quoted(edit.table)}")
+            if edit.cache is not None:
+                options.append(f"cache={edit.cache!r}")
+            return parse_pipeline(f"place-embeddings{{{','.join(options)}}}")
         if isinstance(edit, edits.Shard):
             return parse_pipeline(self._sharded(edit))
         assert isinstance(edit, edits.Apply)  # noqa: S101 - the others are no passes
@@ -365,15 +367,6 @@ def _place_of_fusion(passes: Sequence[Pass]) -> int:
         if p.runtime == CAPTURED:
             return at
     return 1 + max(at for at, p in enumerate(passes) if LAUNCHES in p.provides)
-
-
-def _placed(edit: edits.Place) -> str:
-    options = [f"tier={_quoted(edit.tier)}"]
-    if edit.table != ALL:
-        options.append(f"table={_quoted(edit.table)}")
-    if edit.cache is not None:
-        options.append(f"cache={edit.cache!r}")
-    return f"place-embeddings{{{','.join(options)}}}"
 
 
 def _quoted(text: str) -> str:

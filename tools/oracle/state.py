@@ -94,36 +94,31 @@ class State:
         """
         place = self._single.get(edit.where)
         if place is None:
-            place = self._single.setdefault(edit.where, self._place(edit.where))
+            # The place of the one task of a name; 0 for one of several or none.
+            step = self.setting.step
+            tasks = [task for unit in step.places.units(edit.where) for task in unit]
+            place = self._single.setdefault(
+                edit.where,
+                0 if step.shares or len(tasks) != 1 else step.network.places[tasks[0]],
+            )
         if not place:
-            return self._near_s(edit)
+            # The seconds of the step with tasks that lie near each other timed.
+            where = edit.where
+            if where not in self._stretches:
+                self._stretches[where] = self._stretch(where)
+            stretch = self._stretches[where]
+            if stretch is None:
+                return None
+            first, places = stretch.places[0], self.setting.step.network.places
+            seconds = self.seconds[first : stretch.places.stop]
+            for task, taken_s in self._stated(edit).items():
+                seconds[places[task] - first] = taken_s
+            return stretch.time_s(seconds)
         ways = self.ways
         if edit.us is not None:
             return ways.time_s(place, edit.us * _US)
         factor: float = edit.factor  # type: ignore[assignment] # one of the two
         return ways.time_s(place, self.seconds[place] * factor)
-
-    def _place(self, where: str) -> int:
-        """Return the place of the one task of a name; 0 for one of several or none."""
-        step = self.setting.step
-        tasks = [task for unit in step.places.units(where) for task in unit]
-        if step.shares or len(tasks) != 1:
-            return 0
-        return step.network.places[tasks[0]]
-
-    def _near_s(self, edit: edits.Duration) -> float | None:
-        """Return the seconds of the step with tasks that lie near each other timed."""
-        where = edit.where
-        if where not in self._stretches:
-            self._stretches[where] = self._stretch(where)
-        stretch = self._stretches[where]
-        if stretch is None:
-            return None
-        first, places = stretch.places[0], self.setting.step.network.places
-        seconds = self.seconds[first : stretch.places.stop]
-        for task, taken_s in self._stated(edit).items():
-            seconds[places[task] - first] = taken_s
-        return stretch.time_s(seconds)
 
     def _stretch(self, where: str) -> Stretch | None:
         """Return the places that the tasks of a name lie between, if there are few."""

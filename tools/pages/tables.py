@@ -78,7 +78,13 @@ class Table(Part):
             text = f"The {len(shown):,} {self.order} of {total:,}."
             yield f'<p class="dim">{escape(text)}</p>'
         yield f'<div class="scroll" tabindex="0" role="region" {_label(self.name)}>'
-        numbers = self._numbers(shown)
+        columns = {
+            column
+            for row in shown
+            for column, cell in enumerate(row)
+            if isinstance(cell, Cell)
+        }
+        numbers = columns | set(self.numbers)
         yield "<table><thead><tr>"
         for column, text in enumerate(self.heading):
             yield _heading(text, is_number=column in numbers)
@@ -86,15 +92,6 @@ class Table(Part):
         for row in shown:
             yield "".join(["<tr>", *_cells(row, numbers), "</tr>"])
         yield "</tbody></table></div></div>"
-
-    def _numbers(self, shown: Sequence[Row]) -> set[int]:
-        columns = {
-            column
-            for row in shown
-            for column, cell in enumerate(row)
-            if isinstance(cell, Cell)
-        }
-        return columns | set(self.numbers)
 
 
 def _label(name: str) -> str:
@@ -171,18 +168,14 @@ class Bars(Part):
         yield "<tbody>"
         for bar in self.bars:
             yield f'<tr><th scope="row">{escape(bar.label)}</th>'
-            yield f'<td class="drawn">{_drawn(bar, longest)}</td>'
+            shapes = [_box(0.0, bar.amount / longest, bar.kind)]
+            if bar.low <= bar.high:
+                left, right = 100 * bar.low / longest, 100 * bar.high / longest
+                shapes.append(f'<path class="whisker" d="M{left:.2f} 5H{right:.2f}"/>')
+            yield f'<td class="drawn">{_picture(shapes)}</td>'
             yield f'<td class="number">{escape(bar.text)}</td>'
             yield f'<td class="number dim">{escape(bar.note)}</td></tr>'
         yield "</tbody></table>"
-
-
-def _drawn(bar: Bar, longest: float) -> str:
-    shapes = [_box(0.0, bar.amount / longest, bar.kind)]
-    if bar.low <= bar.high:
-        left, right = 100 * bar.low / longest, 100 * bar.high / longest
-        shapes.append(f'<path class="whisker" d="M{left:.2f} 5H{right:.2f}"/>')
-    return _picture(shapes)
 
 
 def _picture(shapes: Sequence[str]) -> str:

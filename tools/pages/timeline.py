@@ -164,7 +164,12 @@ def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
     if count > most:
         step_ns = max(int(np.max(slices.end_ns)) // (8 * most), 1)
         while len(firsts) > most:
-            firsts = _first_of_each(slices, step_ns)
+            # The first of each run of slices that end in the same step of time.
+            step = slices.end_ns // step_ns
+            long = slices.end_ns - slices.start_ns >= step_ns
+            new = np.ones(len(step), np.bool_)
+            new[1:] = (step[1:] != step[:-1]) | long[1:] | long[:-1]
+            firsts = np.flatnonzero(new)
             step_ns *= 2
     lasts = np.append(firsts[1:], count) - 1
     merged = Slices(
@@ -174,15 +179,6 @@ def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
         slices.end_ns[lasts] if count else slices.end_ns,
     )
     return merged, lasts - firsts + 1 if count else firsts
-
-
-def _first_of_each(slices: Slices, step_ns: int) -> Integers:
-    """Return the first of each run of slices that end in the same step of time."""
-    step = slices.end_ns // step_ns
-    long = slices.end_ns - slices.start_ns >= step_ns
-    new = np.ones(len(step), np.bool_)
-    new[1:] = (step[1:] != step[:-1]) | long[1:] | long[:-1]
-    return np.flatnonzero(new)
 
 
 def _columns(slices: Slices, merged: Integers) -> Json:

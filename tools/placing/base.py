@@ -20,7 +20,6 @@ from perfc.tools.analysis import analyze
 from perfc.tools.models import TableList
 from perfc.tools.placing.question import Question, chosen_tables
 from perfc.tools.reports import Report
-from perfc.tools.request import Request
 from perfc.tools.sharding import ShardModel
 
 
@@ -62,9 +61,15 @@ class QueriedModel:
         asked = self.question.request
         candidates = self.question.candidates
         model = asked.model if self.listed is None else self._program(self.listed)
-        asked = attrs.evolve(
-            asked, model=model, batch=candidates, popularity=_texts(asked)
-        )
+        # Popularities by table, those of files read.
+        found: dict[str, str] = {}
+        for name, text in asked.popularity.items():
+            for of, said in read_popularity(text).items():
+                if name and of:
+                    msg = f"--popularity {name}={text}: the file is of several tables"
+                    raise UsageError(msg)
+                found[name or of] = said
+        asked = attrs.evolve(asked, model=model, batch=candidates, popularity=found)
         return ShardModel(request=asked, target=target, world=World(1, 1))
 
     def _program(self, listed: TableList) -> Program:
@@ -112,18 +117,6 @@ class QueriedModel:
         asked = self.question.request
         model = self._on(target).forward
         return BaseStep(analyze(model, target, dtype=asked.dtype))
-
-
-def _texts(asked: Request) -> dict[str, str]:
-    """Return popularities by table, those of files read."""
-    found: dict[str, str] = {}
-    for name, text in asked.popularity.items():
-        for of, said in read_popularity(text).items():
-            if name and of:
-                msg = f"--popularity {name}={text}: the file is of several tables"
-                raise UsageError(msg)
-            found[name or of] = said
-    return found
 
 
 @attrs.frozen(eq=False)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels.locality import CachedTable, LookAheadRows, window_that_fits
-from perfc.ir import Diagnostic, Program, UsageError
+from perfc.ir import Diagnostic, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.support import US, Json, brief
 from perfc.passes.embeddings import LookaheadCache, cached_tables
@@ -210,7 +210,16 @@ def look_ahead(
     plain = report_on(load_request(asked))
     program = plain.results.program
     tables = cached_tables(program)
-    names = _names(program)
+    # The names of a program's tables, in the order of `cached_tables`.
+    graph = program.classes[0].ops
+    names = [
+        weight.name.removesuffix(".weight")
+        for node in graph or ()
+        if is_embedding_bag(node)
+        for weight, _ in zip(
+            node.operands, node.attributes.records("tables"), strict=False
+        )
+    ]
     steps: list[tuple[str, Report]] = []
     for policy in question.all:
         say(f"analyzing the step: {policy}")
@@ -224,19 +233,6 @@ def look_ahead(
         tables=tuple(zip(names, tables, strict=True)),
         window=window_that_fits(tables, question.window, question.rows),
     )
-
-
-def _names(program: Program) -> Sequence[str]:
-    """Return the names of a program's tables, in the order of `cached_tables`."""
-    graph = program.classes[0].ops
-    return [
-        weight.name.removesuffix(".weight")
-        for node in graph or ()
-        if is_embedding_bag(node)
-        for weight, _ in zip(
-            node.operands, node.attributes.records("tables"), strict=False
-        )
-    ]
 
 
 def check_tier(tiers: str | None) -> None:

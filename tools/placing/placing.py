@@ -59,7 +59,15 @@ class _Search:
         question = self._question
         site = self._site(question.target)
         task = site.task(question.tiers)
-        _check_cache(question, task)
+        # Refuse a cache that is in front of nothing.
+        if question.cache_bytes and not any(task.cached):
+            names = ",".join(tier.name for tier in task.setting.tiers)
+            msg = (
+                f"--cache {format_bytes(question.cache_bytes)}: it is in front of "
+                "slower "
+                f"tiers, and --tiers {names} has none; add one, or leave --cache out"
+            )
+            raise UsageError(msg)
         check_room(task)
         others, remarks = self._others(site, task)
         within = [one.places for one in others if one.task is task]
@@ -125,17 +133,6 @@ class _Search:
         if wanted.target:
             site = self._site(load_target(wanted.target))
         return _of_one_tier(self._question, wanted, site)
-
-
-def _check_cache(question: Question, task: TierTask) -> None:
-    """Refuse a cache that is in front of nothing."""
-    if question.cache_bytes and not any(task.cached):
-        names = ",".join(tier.name for tier in task.setting.tiers)
-        msg = (
-            f"--cache {format_bytes(question.cache_bytes)}: it is in front of slower "
-            f"tiers, and --tiers {names} has none; add one, or leave --cache out"
-        )
-        raise UsageError(msg)
 
 
 def _of_one_tier(question: Question, wanted: WantedPlan, site: Site) -> PlacedPlan:

@@ -65,8 +65,25 @@ class Site:
         tiers = sorted(found, key=self._slowness)
         cached = [tier.name not in {HBM, DRAM} for tier in tiers]
         cache = self._cache_bytes(tiers, cached)
-        tiers = [_less(tier, cache) if tier.name == DRAM else tier for tier in tiers]
-        self._check_known(tiers)
+        tiers = [
+            attrs.evolve(tier, capacity_bytes=max(tier.capacity_bytes - cache, 1))
+            if tier.name == DRAM
+            else tier
+            for tier in tiers
+        ]
+        # Refuse an objective that nobody knows the numbers for.
+        objective = self.question.objective
+        if objective == POWER:
+            self.watts(required=True)
+        for tier in tiers:
+            if objective == POWER and tier.name not in {HBM, DRAM}:
+                tier_models.tier_watts(tier)
+            if objective == COST and tier.usd_per_byte is None:
+                msg = (
+                    f"tier {tier.name}: its price is not known; add usd_per_gb to its "
+                    "sheet"
+                )
+                raise PerfcError(msg)
         setting = self._setting(tuple(tiers))
         return TierTask(
             setting=setting,
@@ -92,21 +109,6 @@ class Site:
             memory = known[0] if known else find_tier(self.target, DRAM)
             tier_models.check_cache(size, memory.capacity_bytes)
         return size
-
-    def _check_known(self, tiers: Sequence[Tier]) -> None:
-        """Refuse an objective that nobody knows the numbers for."""
-        objective = self.question.objective
-        if objective == POWER:
-            self.watts(required=True)
-        for tier in tiers:
-            if objective == POWER and tier.name not in {HBM, DRAM}:
-                tier_models.tier_watts(tier)
-            if objective == COST and tier.usd_per_byte is None:
-                msg = (
-                    f"tier {tier.name}: its price is not known; add usd_per_gb to its "
-                    "sheet"
-                )
-                raise PerfcError(msg)
 
     def watts(self, *, required: bool = False) -> float | None:
         """Return the watts of a host; None where they are not known, nor required."""
@@ -201,11 +203,6 @@ def _check_table(table: TieredTable, tiers: Sequence[Tier]) -> None:
     except PerfcError as error:
         msg = f"table {table.name}: {error}"
         raise PerfcError(msg) from error
-
-
-def _less(tier: Tier, cache_bytes: float) -> Tier:
-    """Return a memory with less room: for tables behind a cache that is as large."""
-    return attrs.evolve(tier, capacity_bytes=max(tier.capacity_bytes - cache_bytes, 1))
 
 
 def one_tier(question: Question, name: str) -> WantedTier:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
 
 from perfc.tools.placing.report import (
     Lines,
@@ -54,17 +53,15 @@ def csv_text(found: Placement) -> str:
     """Return a line for each table of each plan."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    for number, row in enumerate(_entries(found)):
+    for number, row in enumerate(
+        [("plan", plan.name), *entry.items()]
+        for plan in found.ranked
+        for entry in table_entries(plan)
+    ):
         if not number:
             writer.writerow([name for name, _ in row])
         writer.writerow([_cell(value) for _, value in row])
     return text.getvalue()
-
-
-def _entries(found: Placement) -> Iterator[Sequence[tuple[str, object]]]:
-    for plan in found.ranked:
-        for entry in table_entries(plan):
-            yield [("plan", plan.name), *entry.items()]
 
 
 def _cell(value: object) -> object:

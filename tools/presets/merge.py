@@ -32,19 +32,15 @@ def merged(request: Request, ran: Sequence[Pass] | None, loaded_by: str) -> Requ
     """Return a request with what its preset says besides; see `with_preset`."""
     preset = load_preset(request.preset or "")
     if ran is not None and loaded_by != preset.name:
-        _check_ran(request, preset, ran)
+        # Refuse a model that went through a pass without its options.
+        late = [p.name for p in ran if preset.passes.get(p.name)]
+        if late:
+            msg = (
+                f"{request.model.name} is loaded already, without the options of "
+                f"{late[0]} of preset {preset.name}; give preset to perfc.load as well"
+            )
+            raise UsageError(msg)
     return _Merge(preset, request, is_loaded=ran is not None).result()
-
-
-def _check_ran(request: Request, preset: Preset, ran: Sequence[Pass]) -> None:
-    """Refuse a model that went through a pass without its options."""
-    late = [p.name for p in ran if preset.passes.get(p.name)]
-    if late:
-        msg = (
-            f"{request.model.name} is loaded already, without the options of "
-            f"{late[0]} of preset {preset.name}; give preset to perfc.load as well"
-        )
-        raise UsageError(msg)
 
 
 @attrs.define(eq=False)

@@ -113,7 +113,14 @@ class _Reader:
 
     def preset(self) -> Preset:
         """Read it."""
-        self._check_keys()
+        for key in self.document:
+            if key not in _KEYS:
+                msg = f"unknown key {key!r}{closest(key, _KEYS)}; a preset has "
+                raise UsageError(msg + ", ".join(sorted(_KEYS)))
+        schema = self.document.get("schema", PRESET_SCHEMA)
+        if schema != PRESET_SCHEMA:
+            msg = f"schema is {schema!r}, expected {PRESET_SCHEMA!r}"
+            raise UsageError(msg)
         options = dict(self._options())
         overrides = dict(self._overrides())
         passes = {
@@ -132,16 +139,6 @@ class _Reader:
             },
             lines=tuple(_lines(options, overrides, passes)),
         )
-
-    def _check_keys(self) -> None:
-        for key in self.document:
-            if key not in _KEYS:
-                msg = f"unknown key {key!r}{closest(key, _KEYS)}; a preset has "
-                raise UsageError(msg + ", ".join(sorted(_KEYS)))
-        schema = self.document.get("schema", PRESET_SCHEMA)
-        if schema != PRESET_SCHEMA:
-            msg = f"schema is {schema!r}, expected {PRESET_SCHEMA!r}"
-            raise UsageError(msg)
 
     def _text(self, key: str) -> str:
         value = self.document.get(key, "")

@@ -137,7 +137,9 @@ class _Quantizer:
         check_types(transform, program, self.target)
         found = [*candidates(program)]
         model = self.model.rewritten(transform)
-        stored = _stored_types(model)
+        # The types that parameters are stored in, by their names.
+        graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
+        stored = {v.name: type_name(v) for graph in graphs for v in graph.parameters}
         listed = {
             one.name: KeptOp(
                 one.name, own_type(one), _reason(one, transform, kept or {})
@@ -160,12 +162,6 @@ class _Quantizer:
 
     def _report(self, model: Model) -> Report:
         return priced(attrs.evolve(self.request, model=model), self.target)
-
-
-def _stored_types(model: Model) -> dict[str, str]:
-    """Return the types that parameters are stored in, by their names."""
-    graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-    return {v.name: type_name(v) for graph in graphs for v in graph.parameters}
 
 
 def _reason(one: Candidate, transform: Quantize, reasons: Mapping[str, str]) -> str:
@@ -206,7 +202,11 @@ class _Search:
         found = candidates(self.quantizer.model.program)
         aliases = {name: one.name for one in found for name in one.names}
         losses = read_losses(self.path, free, aliases)
-        self._check(losses)
+        # Refuse types that ops, or the target, have not.
+        for dtype in sorted({dtype for each in losses.values() for dtype in each}):
+            named = {op: dtype for op, each in losses.items() if dtype in each}
+            transform = self._transform(named)
+            check_types(transform, self.quantizer.model.program, self.quantizer.target)
         savings = self._savings(free, losses)
         best = self._chosen(losses, savings, self.budget)
         plan = attrs.evolve(
@@ -234,13 +234,6 @@ class _Search:
             if not any(kept.matches(one.names) for kept in transform.kept)
             and dtype != own_type(one)
         }
-
-    def _check(self, losses: Losses) -> None:
-        """Refuse types that ops, or the target, have not."""
-        for dtype in sorted({dtype for each in losses.values() for dtype in each}):
-            named = {op: dtype for op, each in losses.items() if dtype in each}
-            transform = self._transform(named)
-            check_types(transform, self.quantizer.model.program, self.quantizer.target)
 
     def _budgets(self, losses: Losses) -> list[float]:
         limit = sum(max(each.values()) for each in losses.values())

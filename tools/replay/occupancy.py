@@ -108,7 +108,11 @@ def rooms_of(recorded: Recorded, device: Device | None = None) -> Rooms | None:
     graph = recorded.graph
     kinds = {TaskKind.KERNEL, TaskKind.COLLECTIVE}
     tasks = [t for t, kind in enumerate(graph.kind) if kind in kinds]
-    own = _device_of(recorded.trace)
+    # The GPU of a trace: by its sheet, else as the trace tells.
+    target = target_of_device(recorded.trace.device)
+    own = (
+        recorded.trace.multiprocessors if target is None else load_target(target).device
+    )
     sms = device or own
     if sms is None or len({graph.resource[task] for task in tasks}) == 1:
         return None
@@ -160,12 +164,6 @@ def _ready_us(recorded: Recorded) -> list[float]:
         is_wait = graph.kind[task] is TaskKind.WAIT
         last[resource] = ready_us[task] if is_wait else end_us[task]
     return ready_us
-
-
-def _device_of(trace: Trace) -> HasMultiprocessors | None:
-    """Return the GPU of a trace: by its sheet, else as the trace tells."""
-    target = target_of_device(trace.device)
-    return trace.multiprocessors if target is None else load_target(target).device
 
 
 def _alone(kernels: Sequence[tuple[int, DeviceWork]]) -> Iterator[tuple[int, float]]:

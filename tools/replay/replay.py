@@ -316,14 +316,6 @@ def _spans(
     return [span for span in spans if span[1] > span[0]]
 
 
-def _waited_for(recorded: Recorded, cause: Sequence[int], task: int) -> int:
-    """Return the task that decided when *task* began, looking through waits."""
-    before = cause[task]
-    while 0 <= before < len(cause) and recorded.graph.kind[before] is TaskKind.WAIT:
-        before = cause[before]
-    return before
-
-
 def _idle(
     recorded: Recorded,
     start_us: Sequence[float],
@@ -345,7 +337,13 @@ def _idle(
         # The device is idle only where no stream has work. In the order of starts,
         # `reached` is the latest end so far, and the first task after it ends the hole.
         if start > reached:
-            before = _waited_for(recorded, cause, task)
+            # The task that decided when *task* began, looking through waits.
+            before = cause[task]
+            while (
+                0 <= before < len(cause)
+                and recorded.graph.kind[before] is TaskKind.WAIT
+            ):
+                before = cause[before]
             if not 0 <= before < len(graph):  # a collective: another rank came last
                 found[Idle.OTHER_RANK if before >= 0 else Idle.GAP] += start - reached
             elif graph.resource[before] == graph.resource[task]:

@@ -111,7 +111,11 @@ def places_lines(replayed: Sequence[Replayed]) -> list[tuple[str, ...]]:
         counts: dict[str, set[str]] = defaultdict(set)
         for one in replayed:
             for place, time in place_times(one, key).items():
-                name = _alike(place) if key == MODULE else place
+                name = (
+                    _NUMBERED.sub("*", _COUNTED.sub("", place))
+                    if key == MODULE
+                    else place
+                )
                 alike[name].add(time)
                 counts[name].add(place)
         if {*alike} - {ELSEWHERE}:
@@ -148,11 +152,6 @@ def _table(
             )
         )
     return rows
-
-
-def _alike(module: str) -> str:
-    """Return a module's name without what tells it from others like it."""
-    return _NUMBERED.sub("*", _COUNTED.sub("", module))
 
 
 def _longest_first(times: Mapping[str, PlaceTime]) -> dict[str, PlaceTime]:

@@ -137,7 +137,12 @@ class Rescaling:
     def to(self, target: Target) -> Rescaled:
         """Return the trace on *target*."""
         there, typical = self._priced(target)
-        scaled = dict(self._scaled(there, typical))
+        graph = self.ops.recorded.graph
+        scaled = {
+            task: self._one(task, there, typical.get(task))
+            for task, kind in enumerate(graph.kind)
+            if kind in BUSY_KINDS
+        }
         expected = self._run(target, _moved(scaled, 0.0))
         intervals = self._intervals(target, scaled, expected)
         turned = there.turned + sum(one.turns_to_tf32 for one in typical.values())
@@ -190,14 +195,6 @@ class Rescaling:
         gains = "tf32" in there.flops_per_s and "tf32" not in here.flops_per_s
         by_model = self.method is Method.MODEL
         return self.tf32 and by_model and gains and there.runs_cuda
-
-    def _scaled(
-        self, there: TracePrices, typical: Mapping[int, Typical]
-    ) -> Iterator[tuple[int, Scaled]]:
-        graph = self.ops.recorded.graph
-        for task, kind in enumerate(graph.kind):
-            if kind in BUSY_KINDS:
-                yield task, self._one(task, there, typical.get(task))
 
     def _one(self, task: int, there: TracePrices, typical: Typical | None) -> Scaled:
         measured_s = self.ops.recorded.graph.stated_s[task]

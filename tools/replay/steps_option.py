@@ -21,7 +21,7 @@ def check_steps(recorded: Sequence[Recorded], steps: range | None) -> None:
 
 def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
     """Refuse steps that are not among those of a trace."""
-    if _has(numbers, steps):
+    if len(steps) <= len(numbers) and set(steps) <= set(numbers):
         return
     own = f"it has {_span(numbers)}" if numbers else "none can be told"
     asked = f"step{'s' if len(steps) > 1 else ''} {_span(steps)}"
@@ -32,7 +32,3 @@ def check_numbers(file: str, numbers: Sequence[int], steps: range) -> None:
 def _span(numbers: Sequence[int]) -> str:
     first, last = numbers[0], numbers[-1]
     return f"{first}" if first == last else f"{first} to {last}"
-
-
-def _has(numbers: Sequence[int], steps: range) -> bool:
-    return len(steps) <= len(numbers) and set(steps) <= set(numbers)

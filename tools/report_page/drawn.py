@@ -73,7 +73,17 @@ def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
     ]
     if not computing:
         return None
-    drawn = _alike(computing)[: _MOST_POINTS // of]
+    # Ops by kind and place, those that take longest first.
+    groups: defaultdict[tuple[str, str, str, str], list[RooflinePoint]]
+    groups = defaultdict(list)
+    for one in computing:
+        places = (one.flop_per_byte or 0.0, one.flop_per_s or 0.0)
+        x, y = (f"{place:.{_SAME_DIGITS}g}" for place in places)
+        groups[one.op, one.math, x, y].append(one)
+    points = [
+        _Point(op, float(x), float(y), own) for (op, _, x, y), own in groups.items()
+    ]
+    drawn = sorted(points, key=lambda point: -point.time_us)[: _MOST_POINTS // of]
     intensities = [one.flop_per_byte for one in drawn]
     low, high = min(*intensities, 1.0) / 2, max(intensities) * 2
     return pages.Chart(
@@ -126,20 +136,6 @@ class _Point:
         name = f"{first.node} and {len(others):,} alike" if others else first.node
         time = f"{format_us(self.time_us)} ({format_percent(self.share)})"
         return f"{name}: {time}, {first.math}, {first.provenance}"
-
-
-def _alike(found: Sequence[RooflinePoint]) -> list[_Point]:
-    """Return ops by kind and place, those that take longest first."""
-    groups: defaultdict[tuple[str, str, str, str], list[RooflinePoint]]
-    groups = defaultdict(list)
-    for one in found:
-        places = (one.flop_per_byte or 0.0, one.flop_per_s or 0.0)
-        x, y = (f"{place:.{_SAME_DIGITS}g}" for place in places)
-        groups[one.op, one.math, x, y].append(one)
-    points = [
-        _Point(op, float(x), float(y), own) for (op, _, x, y), own in groups.items()
-    ]
-    return sorted(points, key=lambda point: -point.time_us)
 
 
 def _points(drawn: Sequence[_Point]) -> Iterator[pages.Series]:

@@ -8,7 +8,7 @@ from math import exp
 import attrs
 
 from perfc.costmodels import COLLECTIVES
-from perfc.ir import Graph, LaunchGraph, LaunchOp
+from perfc.ir import Graph, LaunchOp
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import NOWHERE, Location
 from perfc.ir.support import US, Json
@@ -55,7 +55,11 @@ def node_entries(results: Results) -> list[Json]:
         locations = _locations(rank.ops)
         operands = _operands(rank.ops, results.program.bindings)
         graph = results.hosted[number].graph
-        by_op, lone = _tasks_by_op(graph)
+        # The tasks of each op, and those of none.
+        by_op: list[list[int]] = [[] for _ in graph.ops]
+        lone: list[int] = []
+        for index, op in enumerate(graph.op):
+            (by_op[op] if op >= 0 else lone).append(index)
         for op, tasks in enumerate(by_op):
             launched = graph.ops[op]
             view = _OpView(results, number, tasks)
@@ -112,15 +116,6 @@ def node_modules(results: Results, rank: int) -> Mapping[str, str]:
     """Return the module of each node of a rank class, by the name of the node."""
     locations = _locations(results.program.classes[rank].ops)
     return {name: location.module for name, location in locations.items()}
-
-
-def _tasks_by_op(graph: LaunchGraph) -> tuple[list[list[int]], list[int]]:
-    """Return the tasks of each op, and those of none."""
-    tasks: list[list[int]] = [[] for _ in graph.ops]
-    lone: list[int] = []
-    for index, op in enumerate(graph.op):
-        (tasks[op] if op >= 0 else lone).append(index)
-    return tasks, lone
 
 
 @attrs.frozen(eq=False)

@@ -55,7 +55,11 @@ def phase_entries(
         "host_us": np.bincount(first[working], durations_s[working] * US, count),
         "launches": np.bincount(first[busy], minlength=count),
     }
-    peaks = _peaks(use, phases)
+    # The most that is allocated during each phase.
+    peaks: dict[str, int] = {}
+    for name, nbytes in zip(use.nodes, use.during_bytes, strict=True):
+        phase = phases.get(name, "")
+        peaks[phase] = max(peaks.get(phase, 0), nbytes)
     rows = zip(names, *(column.tolist() for column in columns.values()), strict=True)
     entries = [
         {
@@ -79,12 +83,3 @@ def _phase_of_tasks(
         ops = [*(numbers[phases.get(op.node, "")] for op in graph.ops), numbers[""]]
         found.append(np.array(ops)[np.array(graph.op, dtype=np.int64)])
     return np.concatenate(found)
-
-
-def _peaks(use: MemoryUse, phases: Mapping[str, str]) -> dict[str, int]:
-    """Return the most that is allocated during each phase."""
-    peaks: dict[str, int] = {}
-    for name, nbytes in zip(use.nodes, use.during_bytes, strict=True):
-        phase = phases.get(name, "")
-        peaks[phase] = max(peaks.get(phase, 0), nbytes)
-    return peaks

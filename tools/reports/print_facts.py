@@ -49,7 +49,9 @@ def print_analysis(analysis: Analysis) -> str:
             for rank, graph in zip(program.classes, graphs, strict=True)
         ]
         program = attrs.evolve(program, classes=tuple(classes))
-    elements = _elements(analysis)
+    elements: dict[Value, tuple[Dim, ...]] = {}
+    for found in analysis.annotations.table(ELEMENTS, analysis.scenario).values():
+        elements.update(found)
     times = dict(zip(graphs, _times(analysis, graphs), strict=True))
     text = print_program(
         program,
@@ -61,13 +63,6 @@ def print_analysis(analysis: Analysis) -> str:
 
 def _fact(analysis: Analysis, key: AnnotationKey[T]) -> T | None:
     return analysis.annotations.table(key, analysis.scenario).get(analysis.program)
-
-
-def _elements(analysis: Analysis) -> dict[Value, tuple[Dim, ...]]:
-    merged: dict[Value, tuple[Dim, ...]] = {}
-    for found in analysis.annotations.table(ELEMENTS, analysis.scenario).values():
-        merged.update(found)
-    return merged
 
 
 def _node_comment(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> str:

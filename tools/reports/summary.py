@@ -34,10 +34,13 @@ def totals(results: Results) -> Json:
     graph = results.hosted[number].graph
     active_s = busy_s(results, number, BUSY_KINDS)
     counted = [(kernel.work, count) for kernel, count in _launched(graph)]
+    # The seconds that the host of a rank class works.
+    shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})
+    own_s = results.class_tasks(results.schedule.durations_s, number)
     return {
         "gpu_active_us": active_s * US,
         "gpu_idle_us": max(0.0, results.path.time_s - active_s) * US,
-        "host_us": _host_s(results, number) * US,
+        "host_us": math.fsum(own_s[shown].tolist()) * US,
         "comm_us": comm_s(results, number) * US,
         "exposed_comm_us": exposed_s(results, number) * US,
         "flops": sum(work.flops * count for work, count in counted),
@@ -153,13 +156,6 @@ def power(results: Results, samples: int | None, target: Target) -> Json:
     }
 
 
-def _host_s(results: Results, number: int) -> float:
-    """Return the seconds that the host of a rank class works."""
-    shown = task_mask(results.hosted[number].graph, HOST_KINDS - {TaskKind.SYNC})
-    own_s = results.class_tasks(results.schedule.durations_s, number)
-    return math.fsum(own_s[shown].tolist())
-
-
 def computed_in(results: Results) -> str:
     """Return the float type that most arithmetic is done in, else most bytes are of."""
     done: dict[str, tuple[float, float]] = {}
@@ -273,7 +269,13 @@ def coverage(results: Results, target: Target) -> Json:
     time_us: defaultdict[str, float] = defaultdict(float)
     for rank, hosted in enumerate(results.hosted):
         graph, offset = hosted.graph, results.schedule.offsets[rank]
-        weakest = _weakest_constants(results, rank, target)
+        # The weakest kind of constant that each kernel of a rank class rests on.
+        costs = results.costs[rank]
+        prices = zip(costs.model, costs.provenance, strict=True)
+        kernels = zip(results.hosted[rank].graph.kernels, prices, strict=True)
+        weakest = [
+            weakest_constant(kernel, *price, target) for kernel, price in kernels
+        ]
         for task, kind in enumerate(graph.kind):
             if kind not in BUSY_KINDS:
                 continue
@@ -299,11 +301,3 @@ def coverage(results: Results, target: Target) -> Json:
         "time_by_provenance": dict(time_us),
         "time_by_weakest_constant": dict(weak_us),
     }
-
-
-def _weakest_constants(results: Results, rank: int, target: Target) -> list[str]:
-    """Return the weakest kind of constant that each kernel of a rank class rests on."""
-    costs = results.costs[rank]
-    prices = zip(costs.model, costs.provenance, strict=True)
-    kernels = zip(results.hosted[rank].graph.kernels, prices, strict=True)
-    return [weakest_constant(kernel, *price, target) for kernel, price in kernels]

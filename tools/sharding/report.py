@@ -114,22 +114,19 @@ class Sharding(VerbResult):
         """Return the ranking, why the best is what it is, and the load of each rank."""
         best = self.best
         ranking = columns_text(ranking_lines(self))
-        parts = [f"{_title(self)}\n{rooms(self)}", ranking, *reasons(self)]
+        model = self.model
+        step = "training step" if model.request.mode == "training" else "inference"
+        size = sum(table.bytes for table in model.tables)
+        title = (
+            f"{name_of(self)}: {step} of {model.samples:,} samples on each of "
+            f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
+            f"tables of {format_bytes(size)}."
+        )
+        parts = [f"{title}\n{rooms(self)}", ranking, *reasons(self)]
         parts.append(f"Load of the ranks under {best.name}")
         marked = zip(load_lines(best), _marks(best), strict=True)
         parts[-1] += "\n" + columns_text((*line, mark) for line, mark in marked)
         return "\n\n".join(parts) + "\n"
-
-
-def _title(found: Sharding) -> str:
-    model = found.model
-    step = "training step" if model.request.mode == "training" else "inference"
-    size = sum(table.bytes for table in model.tables)
-    return (
-        f"{name_of(found)}: {step} of {model.samples:,} samples on each of "
-        f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
-        f"tables of {format_bytes(size)}."
-    )
 
 
 def rooms(found: Sharding) -> str:
@@ -311,7 +308,9 @@ def _row(one: RankedPlan, said: PricedPlan) -> Json:
         "fits": one.fits,
         "last_rank": one.last if priced else None,
         "decides": _json_name(one.decides) if priced else None,
-        "exposed_us": _exposed_json(one) if priced else None,
+        "exposed_us": {_json_name(kind): s * US for kind, s in one.exposed_s.items()}
+        if priced
+        else None,
         "ranks": _ranks_json(one) if priced else None,
         "tiers": one.tiers,
         "plan": json.loads(listed),
@@ -320,10 +319,6 @@ def _row(one: RankedPlan, said: PricedPlan) -> Json:
 
 def _json_name(kind: str) -> str:
     return _JSON_NAMES.get(kind, kind)
-
-
-def _exposed_json(one: RankedPlan) -> dict[str, float]:
-    return {_json_name(kind): s * US for kind, s in one.exposed_s.items()}
 
 
 def _ranks_json(one: RankedPlan) -> list[Json]:

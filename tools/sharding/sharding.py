@@ -50,7 +50,22 @@ def shard(
     room_bytes = task.room_bytes
     theirs = [_given(n, p, model, cost, room_bytes) for n, p in request.given.items()]
     for one in theirs:
-        _check_fits(one)
+        # Refuse a given plan that exceeds the memory of a rank.
+        if not one.fits:
+            excess = one.used_bytes - one.room_bytes
+            memory = int(np.argmax(excess.max(axis=0)))
+            rank = int(np.argmax(excess[:, memory]))
+            most, room = (
+                float(one.used_bytes[rank, memory]),
+                float(one.room_bytes[memory]),
+            )
+            where = " of the host's memory" if MEMORIES[memory] == "host" else ""
+            msg = (
+                f"plan {one.name} does not fit: tables take {format_bytes(most)} of "
+                "rank "
+                f"{rank}{where}, they may take {format_bytes(room)}"
+            )
+            raise PerfcError(msg)
     begun = time.monotonic()
     found = search(task, request.method, seconds=request.seconds, say=say, stop=stop)
     seconds = time.monotonic() - begun
@@ -145,19 +160,3 @@ def _given(
             loads[one.rank] += one.loads
             used[one.rank] += (one.memory_bytes, one.host_bytes)
     return attrs.evolve(made, loads=loads, used_bytes=used)
-
-
-def _check_fits(plan: RankedPlan) -> None:
-    """Refuse a given plan that exceeds the memory of a rank."""
-    if plan.fits:
-        return
-    excess = plan.used_bytes - plan.room_bytes
-    memory = int(np.argmax(excess.max(axis=0)))
-    rank = int(np.argmax(excess[:, memory]))
-    most, room = float(plan.used_bytes[rank, memory]), float(plan.room_bytes[memory])
-    where = " of the host's memory" if MEMORIES[memory] == "host" else ""
-    msg = (
-        f"plan {plan.name} does not fit: tables take {format_bytes(most)} of rank "
-        f"{rank}{where}, they may take {format_bytes(room)}"
-    )
-    raise PerfcError(msg)

@@ -58,7 +58,12 @@ def strategies_page(found: Comparison) -> str:
     if others:
         table = quantity_table(others, "Strategies that do not fit", search=True)
         parts.append(Section(f"Too much for {limit}", [table]))
-    parts += _left_out(found)
+    left = _lines(not_priced(found, found.findings.left))
+    refused = _lines(cannot_be(found.findings.refused))
+    if left:
+        parts.append(Section("Not priced", left, folded=True))
+    if refused:
+        parts.append(Section("Cannot be", refused, folded=True))
     return page(f"perfc parallel: {found.pricer.models.program.name}", parts)
 
 
@@ -126,15 +131,6 @@ def _parts(best: StrategyPrice) -> Iterator[Bar]:
         share = format_percent(exposed_s / best.step_s)
         text = format_us(exposed_s * US)
         yield Bar("of it exposed communication", exposed_s, text, share, "comm")
-
-
-def _left_out(found: Comparison) -> Iterator[Part]:
-    left = _lines(not_priced(found, found.findings.left))
-    refused = _lines(cannot_be(found.findings.refused))
-    if left:
-        yield Section("Not priced", left, folded=True)
-    if refused:
-        yield Section("Cannot be", refused, folded=True)
 
 
 def _lines(lines: Iterator[str]) -> Sequence[Part]:

@@ -119,7 +119,9 @@ class Pricer:
             diagnostics=report.analysis.diagnostics,
             errors=attrs.evolve(errors, time_s=errors.time_s / samples),
         )
-        _collect()
+        # Free graphs, which refer to themselves, if there are many.
+        if gc.get_count()[0] > _GARBAGE:
+            gc.collect()
         return price
 
     def bound(self, strategy: Strategy) -> StrategyBound:
@@ -162,7 +164,17 @@ class Pricer:
         per_node = self.gpus_per_node
         if tensor > per_node and tensor % per_node:
             return _Part()  # alone these ranks do not fill nodes
-        model = self._one(tensor, samples)
+        # One replica, loaded once.
+        if tensor not in self._loaded:
+            transforms = Strategy(replicas=1, tensor=tensor).passes(self.gpus_per_node)
+            batch = None if self.fixed else samples
+            try:
+                self._loaded[tensor] = self.models.load(transforms, batch, None)
+            except PerfcError as error:
+                self._loaded[tensor] = error
+        model = self._loaded[tensor]
+        if isinstance(model, PerfcError):
+            raise model
         if not self.fixed:
             model = self.models.bound(model, samples)
         elif samples != self.fixed:
@@ -171,20 +183,6 @@ class Pricer:
         if self.models.request.runtime == "compiled":
             return part  # a kernel may be of several layers
         return attrs.evolve(part, layers_s=layers_s(report.results))
-
-    def _one(self, tensor: int, samples: int) -> Model:
-        """Return one replica, loaded once."""
-        if tensor not in self._loaded:
-            transforms = Strategy(replicas=1, tensor=tensor).passes(self.gpus_per_node)
-            batch = None if self.fixed else samples
-            try:
-                self._loaded[tensor] = self.models.load(transforms, batch, None)
-            except PerfcError as error:
-                self._loaded[tensor] = error
-        found = self._loaded[tensor]
-        if isinstance(found, PerfcError):
-            raise found
-        return found
 
     def _report(self, model: Model) -> Report:
         asked = self.models.request
@@ -217,9 +215,3 @@ def _part_of(report: Report) -> _Part:
         lasting_bytes=kinds["parameters"] + kinds["optimizer_state"],
         saved_bytes=kinds["saved_for_backward"],
     )
-
-
-def _collect() -> None:
-    """Free graphs, which refer to themselves, if there are many."""
-    if gc.get_count()[0] > _GARBAGE:
-        gc.collect()

@@ -42,9 +42,19 @@ def compare(question: Question) -> Comparison:
         limit_bytes=usable,
     )
     tables = _has_tables(alone.program)
-    spaces = [
-        _space(question, pricer, count, tables=tables) for count in question.ranks
-    ]
+    spaces: list[StrategySpace] = []
+    for count in question.ranks:
+        strategy_space = StrategySpace(
+            ranks=count,
+            gpus_per_node=pricer.gpus_per_node,
+            tables=tables,
+            training=question.request.mode == TRAINING,
+            batch=question.request.batch,
+            fixed=pricer.fixed,
+            microbatches=question.microbatches,
+            accumulate=question.accumulate,
+        )
+        spaces.append(strategy_space)
     given = [one for text in question.texts for one in _given(text, spaces)]
     others = (one for space in spaces for one in space) if question.method else ()
     search = Search(
@@ -58,21 +68,6 @@ def compare(question: Question) -> Comparison:
         raise KeyboardInterrupt
     _check_found(found)
     return Comparison(question, pricer, found)
-
-
-def _space(
-    question: Question, pricer: Pricer, ranks: int, *, tables: bool
-) -> StrategySpace:
-    return StrategySpace(
-        ranks=ranks,
-        gpus_per_node=pricer.gpus_per_node,
-        tables=tables,
-        training=question.request.mode == TRAINING,
-        batch=question.request.batch,
-        fixed=pricer.fixed,
-        microbatches=question.microbatches,
-        accumulate=question.accumulate,
-    )
 
 
 def _has_tables(program: Program) -> bool:

@@ -101,7 +101,18 @@ _KEPT: list[_Pricer] = []
 def _pricer(space: Space) -> _Pricer:
     """Return the pricer of a space, with all that earlier parts have loaded."""
     if not (space.digest and _KEPT and _KEPT[0].space.digest == space.digest):
-        _check_process(space)
+        # Refuse a space that another process has made, and that this one cannot price.
+        if space.version != perfc.__version__:
+            msg = f"a worker has perfc {perfc.__version__}, expected {space.version}"
+            raise PerfcError(msg)
+        for text in space.plugins:
+            import_plugin(text)
+        if space.file and not Path(space.file).is_file():
+            msg = (
+                f"a worker finds no file {space.file}: give a path that all of them "
+                "have"
+            )
+            raise PerfcError(msg)
         _KEPT[:] = [_Pricer(space)]
     return _KEPT[0]
 
@@ -109,18 +120,6 @@ def _pricer(space: Space) -> _Pricer:
 def forget() -> None:
     """Give back what the last sweep of this process has loaded."""
     _KEPT.clear()
-
-
-def _check_process(space: Space) -> None:
-    """Refuse a space that another process has made, and that this one cannot price."""
-    if space.version != perfc.__version__:
-        msg = f"a worker has perfc {perfc.__version__}, expected {space.version}"
-        raise PerfcError(msg)
-    for text in space.plugins:
-        import_plugin(text)
-    if space.file and not Path(space.file).is_file():
-        msg = f"a worker finds no file {space.file}: give a path that all of them have"
-        raise PerfcError(msg)
 
 
 @attrs.define(eq=False)

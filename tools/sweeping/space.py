@@ -142,7 +142,16 @@ class Space:
             check_known("metric", metric, [*METRICS])
         what = Names.of(request, targets)
         axes = tuple(map(what.axis, varied))
-        _check_columns(axes)
+        # Refuse names that columns of results have.
+        taken = {*METRICS, *_LAST, ERROR, TARGET}
+        for axis in axes:
+            if axis.column in taken:
+                msg = (
+                    f"--vary {axis.column}: this is what a column of results is "
+                    "called; a "
+                    f"dimension is also written dim:{axis.column}"
+                )
+                raise UsageError(msg)
         space = cls(
             request=request,
             targets=tuple(targets),
@@ -154,7 +163,21 @@ class Space:
             version=perfc.__version__,
         )
         spend("configurations", len(space))
-        digest = _digest(space, [target.spec_sha256 for target in found])
+        # A digest of all that the rows of a sweep depend on.
+        words = space.request.words(*(name for name in OPTIONS if name != "target"))
+        said: dict[str, Any] = {
+            "model": _model_text(space.request.model),
+            "options": list(words),
+            "transforms": format_pipeline(space.request.transforms),
+            "targets": [
+                *zip(space.names, [target.spec_sha256 for target in found], strict=True)
+            ],
+            "axes": [(axis.column, axis.values) for axis in space.axes],
+            "metrics": space.metrics,
+            "plugins": space.plugins,
+            "version": space.version,
+        }
+        digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
         return attrs.evolve(space, digest=digest)
 
     def __len__(self) -> int:
@@ -257,34 +280,6 @@ def _refuse_twice(option: str, names: Sequence[str]) -> None:
         if names.count(name) > 1:
             msg = f"--{option} {name} is given twice; give it once"
             raise UsageError(msg)
-
-
-def _check_columns(axes: Sequence[Axis]) -> None:
-    """Refuse names that columns of results have."""
-    taken = {*METRICS, *_LAST, ERROR, TARGET}
-    for axis in axes:
-        if axis.column in taken:
-            msg = (
-                f"--vary {axis.column}: this is what a column of results is called; a "
-                f"dimension is also written dim:{axis.column}"
-            )
-            raise UsageError(msg)
-
-
-def _digest(space: Space, sheets: Sequence[str]) -> str:
-    """Return a digest of all that the rows of a sweep depend on."""
-    words = space.request.words(*(name for name in OPTIONS if name != "target"))
-    said: dict[str, Any] = {
-        "model": _model_text(space.request.model),
-        "options": list(words),
-        "transforms": format_pipeline(space.request.transforms),
-        "targets": [*zip(space.names, sheets, strict=True)],
-        "axes": [(axis.column, axis.values) for axis in space.axes],
-        "metrics": space.metrics,
-        "plugins": space.plugins,
-        "version": space.version,
-    }
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
 def _model_text(model: Any) -> list[str]:  # noqa: ANN401 - of any frontend

@@ -81,14 +81,13 @@ def _table(space: Space, rows: Sequence[Row]) -> str:
     lines += [[cell_text(row, column) for column in columns] for row in rows]
     if "time_us" in columns:
         place = columns.index("time_us") + 1
-        intervals = ["90 % interval", *(_interval(row) for row in rows)]
+        intervals = [
+            "90 % interval",
+            *(" to ".join(cell_text(row, name) for name in INTERVAL) for row in rows),
+        ]
         for line, interval in zip(lines, intervals, strict=True):
             line.insert(place, interval)
     return columns_text(lines)
-
-
-def _interval(row: Row) -> str:
-    return " to ".join(cell_text(row, name) for name in INTERVAL)
 
 
 def _refused(errors: Counter[str]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from perfc.frontends.aten.node import AtenNode, Handler
 from perfc.frontends.aten.op_map.normalization import emit_wanted
-from perfc.frontends.aten.template import Operand
 from perfc.ir import AttrValue
 from perfc.ir.dims import Dim
 
@@ -32,12 +31,11 @@ def _window(node: AtenNode, axes: int) -> dict[str, AttrValue]:
     return attributes
 
 
-def _images(node: AtenNode) -> Operand:
-    return node.tensor("input" if node.is_given("input") else "self")
-
-
 def _conv(node: AtenNode) -> None:
-    x, weight = _images(node), node.tensor("weight")
+    x, weight = (
+        node.tensor("input" if node.is_given("input") else "self"),
+        node.tensor("weight"),
+    )
     axes = x.rank - 2
     attributes = {**_window(node, axes), "groups": node.integer("groups", 1)}
     bias = node.optional("bias")
@@ -126,7 +124,9 @@ def _adaptive(kind: str) -> Handler:
         if attributes is None:
             _whole(node, kind)
         elif math.prod(sizes) < math.prod(wanted):
-            _enlarge(node)
+            # Windows that overlap as little as they can: each reads an element or two.
+            operands = (node.tensor("self"), node.listed(node.result().shape))
+            node.emit("resize", operands, {"mode": "nearest"})
         else:
             _emit_pool(node, attributes, axes)
 
@@ -151,12 +151,6 @@ def _adapted(
         for size, n, step in zip(sizes, wanted, stride, strict=True)
     ]
     return {"kind": kind, "window": tuple(window), "stride": tuple(stride)}
-
-
-def _enlarge(node: AtenNode) -> None:
-    """Windows that overlap as little as they can: each reads an element or two."""
-    operands = (node.tensor("self"), node.listed(node.result().shape))
-    node.emit("resize", operands, {"mode": "nearest"})
 
 
 def _max_unpool(node: AtenNode) -> None:

@@ -59,7 +59,11 @@ def _random(kind: str) -> Handler:
     def handler(node: AtenNode) -> None:
         out = node.result()
         attributes: dict[str, AttrValue] = {"kind": kind, "dtype": out.dtype}
-        operands = [node.tensor("self")] if node.in_place or _reads(node, kind) else []
+        operands = (
+            [node.tensor("self")]
+            if node.in_place or (kind == "bernoulli" and node.is_given("self"))
+            else []
+        )
         sizes = tuple(dim for dim in out.shape if isinstance(dim, int))
         if not operands and len(sizes) == out.rank:
             attributes["shape"] = sizes
@@ -69,10 +73,6 @@ def _random(kind: str) -> Handler:
         node.emit("random", operands, attributes)
 
     return handler
-
-
-def _reads(node: AtenNode, kind: str) -> bool:
-    return kind == "bernoulli" and node.is_given("self")
 
 
 def _eye(node: AtenNode) -> None:

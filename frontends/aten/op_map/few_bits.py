@@ -148,7 +148,8 @@ def _even_tables(node: AtenNode) -> list[_Table]:
     size = source.type.numel
     each = size // count if isinstance(size, int) else 0
     dtype = _row_type(used[0], node.integer("row_alignment", 1))
-    at = int(far) * (1 if _cached_rows(node) == 0 else 2)
+    cache = node.optional("lxu_cache_weights")
+    at = int(far) * (1 if (cache.type.numel if cache is not None else 0) == 0 else 2)
     return [_Table(dtype, dim, (far, number * each), at) for number in range(count)]
 
 
@@ -189,11 +190,6 @@ def _record(node: AtenNode, table: _Table, rows: int) -> Record:
 def _cached_bytes(node: AtenNode) -> int:
     cache = node.optional("lxu_cache_weights")
     return cache.type.nbytes if cache is not None else 0
-
-
-def _cached_rows(node: AtenNode) -> Dim:
-    cache = node.optional("lxu_cache_weights")
-    return cache.type.numel if cache is not None else 0
 
 
 def _unpooled(node: AtenNode, weights: Sequence[Operand]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from perfc.frontends.aten.node import AtenNode, Handler, Misfit
 from perfc.frontends.aten.template import Operand
@@ -31,22 +31,16 @@ def _index(node: AtenNode) -> None:
     x = node.tensor("self")
     axes, indices = _indices(node)
     if any(map(_is_mask, indices)):
-        _compress(node, x, axes, indices)
+        # A mask of one axis, or of all: how many elements are left depends on data.
+        if len(indices) > 1 or indices[0].rank not in (1, x.rank):
+            msg = "several masks, or a mask of some axes"
+            raise Misfit(msg)
+        whole = indices[0].rank == x.rank
+        node.emit("compress", (x, *indices), {} if whole else {"axis": axes[0]})
     elif len(axes) == 1:
         node.emit("gather", (x, *indices), {"axis": axes[0]})
     else:
         node.emit("index", (x, *indices), {"axes": axes})
-
-
-def _compress(
-    node: AtenNode, x: Operand, axes: Sequence[int], masks: Sequence[Operand]
-) -> None:
-    """A mask of one axis, or of all: how many elements are left depends on data."""
-    if len(masks) > 1 or masks[0].rank not in (1, x.rank):
-        msg = "several masks, or a mask of some axes"
-        raise Misfit(msg)
-    whole = masks[0].rank == x.rank
-    node.emit("compress", (x, *masks), {} if whole else {"axis": axes[0]})
 
 
 def _index_put(node: AtenNode) -> None:

@@ -54,17 +54,16 @@ def _unique(node: AtenNode) -> None:
 
 def _repeat(node: AtenNode) -> None:
     """Axes that are put in front are of size 1 first."""
-    x, repeats = node.tensor("self"), node.dims(_repeats_name(node))
+    x, repeats = (
+        node.tensor("self"),
+        node.dims("repeats" if node.is_given("repeats") else "dims"),
+    )
     added = len(repeats) - x.rank
     if added > 0:
         (x,) = node.helper("unsqueeze", (x,), {"axes": tuple(range(added))})
     elif added < 0:
         repeats = (1,) * -added + repeats
     node.emit("tile", (x, node.listed(repeats)))
-
-
-def _repeats_name(node: AtenNode) -> str:
-    return "repeats" if node.is_given("repeats") else "dims"
 
 
 def _repeat_interleave(node: AtenNode) -> None:

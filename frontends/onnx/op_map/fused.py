@@ -37,7 +37,17 @@ def channels_last(base: Handler, op: str) -> Handler:
     """
 
     def handler(node: OnnxNode) -> bool:
-        x, rank = node.operand(0), _image_rank(node)
+        # The rank of images and weights: both as the window says, or declared.
+        # What declares none is of two dimensions; another rank is then a type error.
+        window = node.integers("kernel_shape")
+        if window is not None:
+            image_rank = len(window) + 2
+        else:
+            declared = max(
+                (node.rank(i) or 0 for i in range(len(node.operands))), default=0
+            )
+            image_rank = declared if declared > 2 else _IMAGE_RANK
+        x, rank = node.operand(0), image_rank
         if x is None:
             return False
         front = (0, rank - 1, *range(1, rank - 1))
@@ -49,18 +59,6 @@ def channels_last(base: Handler, op: str) -> Handler:
         return True
 
     return handler
-
-
-def _image_rank(node: OnnxNode) -> int:
-    """Return the rank of images and weights: both as the window says, or declared.
-
-    What declares none is of two dimensions; another rank is then a type error.
-    """
-    window = node.integers("kernel_shape")
-    if window is not None:
-        return len(window) + 2
-    declared = max((node.rank(i) or 0 for i in range(len(node.operands))), default=0)
-    return declared if declared > 2 else _IMAGE_RANK  # n, c and an axis
 
 
 def _part(

@@ -43,7 +43,9 @@ def _reduce(node: OnnxNode) -> bool:
     if axes is None:
         axes = node.constant_integers(1)
     if node.integer("noop_with_empty_axes", 0) and (axes == () or not given):
-        return _reduce_nothing(node)
+        # What a reduction over no axes does to each element.
+        node.emit(_ALONE.get(node.op, "identity"), node.present[:1])
+        return True
     attributes: dict[str, AttrValue] = {
         "kind": _REDUCTIONS[node.op],
         "keepdims": bool(node.integer("keepdims", 1)),
@@ -52,12 +54,6 @@ def _reduce(node: OnnxNode) -> bool:
         attributes["axes"] = axes
     computed = given and axes is None
     node.emit("reduce", node.present[: 1 + computed], attributes)
-    return True
-
-
-def _reduce_nothing(node: OnnxNode) -> bool:
-    """What a reduction over no axes does to each element."""
-    node.emit(_ALONE.get(node.op, "identity"), node.present[:1])
     return True
 
 

@@ -82,7 +82,9 @@ def _from_values(
     try:
         found = values.on_host(func, args, kwargs)
     except LookupError:
-        if _onto_host(func, args, kwargs):
+        # Whether *func* copies elements to the host.
+        written = func is _COPY and args[0].is_cpu
+        if written or str(kwargs.get("device", "")) == "cpu":
             raise unknown(schema.label) from None
         if torch.Tag.data_dependent_output in func.tags:
             raise unknown(schema.label) from None
@@ -103,12 +105,6 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
 def _counts(func: Any) -> bool:
     """Whether data may decide how large the results of *func* are."""
     return torch.Tag.dynamic_output_shape in func.tags or own_rule(func) is not None
-
-
-def _onto_host(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether *func* copies elements to the host."""
-    written = func is _COPY and args[0].is_cpu
-    return written or str(kwargs.get("device", "")) == "cpu"
 
 
 def _item(schema: Schema, tensor: torch.Tensor) -> Any:

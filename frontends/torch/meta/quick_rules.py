@@ -89,7 +89,13 @@ def _arithmetic(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:
     if isinstance(other, torch.Tensor):
         if one.shape == other.shape:
             return _like_both(one, other)
-        return _broadcast(one, other)
+        # Broadcast two tensors of one type that lie in memory in order.
+        if one.dtype != other.dtype or other.device != one.device:
+            raise UseTorch
+        if not one.is_contiguous() or not other.is_contiguous():
+            raise UseTorch
+        shape = _joint_shape((one.shape, other.shape))
+        return torch.empty(shape, dtype=one.dtype, device=META)
     if isinstance(other, float) and not one.is_floating_point():
         raise UseTorch
     if isinstance(other, complex) or one.dtype == torch.bool:
@@ -106,16 +112,6 @@ def _in_place(one: torch.Tensor, other: Any, **kwargs: Any) -> torch.Tensor:
     elif not one.is_floating_point() or isinstance(other, complex):
         raise UseTorch
     return one
-
-
-def _broadcast(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Broadcast two tensors of one type that lie in memory in order."""
-    if one.dtype != other.dtype or other.device != one.device:
-        raise UseTorch
-    if not one.is_contiguous() or not other.is_contiguous():
-        raise UseTorch
-    shape = _joint_shape((one.shape, other.shape))
-    return torch.empty(shape, dtype=one.dtype, device=META)
 
 
 def _joint_shape(shapes: Sequence[Sequence[int]]) -> list[int]:

@@ -149,7 +149,11 @@ def _index_put(site: Site) -> Eager:
     first = () if in_place else (elementwise_launch("copy", (x,), site.out),)
     axis = site.attributes.integer("axis", 0)
     name = "aten::index_put_" if in_place else "aten::index_put"
-    work = Work(values.numel, values.nbytes + _nbytes(indices), values.nbytes)
+    work = Work(
+        values.numel,
+        values.nbytes + sum(tensor.nbytes for tensor in indices),
+        values.nbytes,
+    )
     params: dict[str, AttrValue] = {"kind": "index_put", "shape": x.shape}
     put = vector_launch("gather", x.type.dtype, params, work)
     if not site.attributes.flag("accumulate"):
@@ -184,10 +188,6 @@ def _split(x: Tensor, values: Tensor, indices: list[Tensor], axis: int) -> list[
         return indices
     type_ = TensorType(packed.type.dtype, packed.shape[:-1])
     return [attrs.evolve(packed, type=type_)] * packed.shape[-1]
-
-
-def _nbytes(tensors: list[Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _sorted(site: Site, indices: list[Tensor], axis: int) -> list[Launch]:

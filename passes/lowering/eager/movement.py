@@ -205,17 +205,13 @@ def same_copy_launch(site: Site, tensor: Tensor) -> Launch:
     return memcpy_launch(tensor.nbytes, "d2d", pinned=True, dtype=dtype)
 
 
-def _next_input(site: Site) -> Eager:
-    """Copy what an input is in another microbatch, from where inputs are."""
-    nbytes, dtype = site.out.nbytes, dtype_name(site.out.type.dtype)
-    copied = input_launch(nbytes, dtype, site.settings.inputs)
-    return Eager("aten::to", (copied,) if nbytes else ())
-
-
 def _copy(site: Site) -> Eager:
     x, out = site.operands[0], site.out
     if site.attributes.flag("input"):
-        return _next_input(site)
+        # Copy what an input is in another microbatch, from where inputs are.
+        nbytes, dtype = site.out.nbytes, dtype_name(site.out.type.dtype)
+        copied = input_launch(nbytes, dtype, site.settings.inputs)
+        return Eager("aten::to", (copied,) if nbytes else ())
     if site.attributes.flag("unless_contiguous") and x.contiguous:
         return Eager("aten::contiguous")
     spaces = (x.type.space, out.type.space)

@@ -388,23 +388,18 @@ def elementwise_launch(
     }
     if read != full * numel * item:
         params["bytes"] = read + out.nbytes
-    if _scattered(inputs, numel) or _converts(kind, inputs, out):
+    # Whether an input is broadcast, has holes, or is permuted unlike another.
+    # One number is passed by value, or read by all.
+    layouts = {tensor.layout for tensor in inputs if tensor.numel == numel}
+    broadcast = any(1 < tensor.numel < numel for tensor in inputs)
+    scattered = broadcast or len(layouts) > 1 or Layout.STRIDED in layouts
+    if scattered or _converts(kind, inputs, out):
         params["scattered"] = True
     dtype = out.type.dtype
     if not dtype.is_float and inputs:
         dtype = inputs[-1].type.dtype  # a comparison computes in what it compares
     work = Work(flops, read, out.nbytes)
     return vector_launch("elementwise", dtype, params, work)
-
-
-def _scattered(inputs: tuple[Tensor, ...], numel: int) -> bool:
-    """Whether an input is broadcast, has holes, or is permuted unlike another.
-
-    One number is passed by value, or read by all.
-    """
-    layouts = {tensor.layout for tensor in inputs if tensor.numel == numel}
-    broadcast = any(1 < tensor.numel < numel for tensor in inputs)
-    return broadcast or len(layouts) > 1 or Layout.STRIDED in layouts
 
 
 _COPIES = frozenset({"cast", "copy"})

@@ -56,19 +56,24 @@ def spelled_out(site: Site, tensors: Mapping[str, Tensor]) -> Eager:
         if name in _ATTRIBUTES:
             made = _by_rule(name, operands, site)
         else:
-            made = _elementwise(name, operands)
+            out = attrs.evolve(
+                max(operands, key=lambda tensor: tensor.numel), parameter=False
+            )
+            types = [tensor.type for tensor in operands]
+            flops = out.numel
+            if name in BUILTIN_OPS:
+                padded = (types * _PAIR)[:_PAIR]
+                work = BUILTIN_OPS[name].work(EMPTY, padded, [out.type])
+                flops = math.trunc(work.flops)
+            launch = elementwise_launch(name, operands, out, flops)
+            made = out, Eager(f"aten::{name}", (launch,))
         result, eager = made
-        known[_RESULTS.get(call, _letter(name, rest))] = result
+        known[_RESULTS.get(call, "r" if name == "mean" else rest[0])] = result
         first = first or eager.name
         if eager.launches:
             head = attrs.evolve(eager.launches[0], op=eager.name if launches else "")
             launches += [head, *eager.launches[1:]]
     return Eager(first, tuple(launches))
-
-
-def _letter(name: str, letters: str) -> str:
-    """Return the letter of the result: that of the largest operand."""
-    return "r" if name == "mean" else letters[0]
 
 
 def _by_rule(
@@ -79,15 +84,3 @@ def _by_rule(
     types: list[TensorType] = [result.type for result in found if result is not None]
     eager = RULES[op](Site(op, attributes, operands, tuple(types), site.settings))
     return Tensor(types[0]), eager
-
-
-def _elementwise(name: str, operands: tuple[Tensor, ...]) -> tuple[Tensor, Eager]:
-    out = attrs.evolve(max(operands, key=lambda tensor: tensor.numel), parameter=False)
-    types = [tensor.type for tensor in operands]
-    flops = out.numel
-    if name in BUILTIN_OPS:
-        padded = (types * _PAIR)[:_PAIR]
-        work = BUILTIN_OPS[name].work(EMPTY, padded, [out.type])
-        flops = math.trunc(work.flops)
-    launch = elementwise_launch(name, operands, out, flops)
-    return out, Eager(f"aten::{name}", (launch,))

@@ -130,7 +130,10 @@ class _Compiling:
         """Return the launches of the compiled program."""
         source = self.source
         self._copy = LaunchCopy(source)
-        self._tasks = _by_op(source)
+        found: dict[int, list[int]] = {op: [] for op in range(len(source.ops))}
+        for task, op in enumerate(source.op):
+            found[op].append(task)
+        self._tasks = found
         inputs, self._launched, rest = _by_node(source, self.ops)
         self._types = {v: _typed(v).bind(self.numbers) for v in self.ops.values()}
         for node in self.ops:
@@ -194,7 +197,20 @@ class _Compiling:
     def _fused(self, nodes: Sequence[Node]) -> tuple[list[Group], Container[Node]]:
         """Return the kernels of consecutive nodes."""
         runs = frozenset(node for node in nodes if self._kernels_of(node))
-        outputs = self._read_later(nodes)
+        # The values that others than *nodes* read, or the graph returns.
+        # Those that nobody reads are among them: a compiler would drop them, perfc
+        # keeps what a model does.
+        here, returned = frozenset(nodes), frozenset(self.ops.outputs)
+        found: set[Value] = set()
+        for node in nodes:
+            readers = {v: self.ops.readers(v) for v in node.results}
+            unread = not any(readers.values())
+            found |= {
+                value
+                for value, users in readers.items()
+                if unread or value in returned or not here.issuperset(users)
+            }
+        outputs = frozenset(found)
         stepping = Stepping(
             self.ops, self._types, self.known, runs, outputs, self.sm_count
         )
@@ -206,24 +222,6 @@ class _Compiling:
                 if value in outputs:
                     stepping.keep(value)
         return fuse(stepping.steps), stepping.without_bias
-
-    def _read_later(self, nodes: Sequence[Node]) -> frozenset[Value]:
-        """Return the values that others than *nodes* read, or the graph returns.
-
-        Those that nobody reads are among them: a compiler would drop them, perfc keeps
-        what a model does.
-        """
-        here, returned = frozenset(nodes), frozenset(self.ops.outputs)
-        found: set[Value] = set()
-        for node in nodes:
-            readers = {v: self.ops.readers(v) for v in node.results}
-            unread = not any(readers.values())
-            found |= {
-                value
-                for value, users in readers.items()
-                if unread or value in returned or not here.issuperset(users)
-            }
-        return frozenset(found)
 
     def _call(self, node: Node, *, plain: bool) -> None:
         """Call an outside kernel; a *plain* GEMM leaves its bias to a loop."""
@@ -258,17 +256,14 @@ class _Compiling:
             return -1
         kernel = self.source.kernels[number]
         if plain and kernel.params.flag("bias"):
-            kernel = self._without_bias(kernel, node)
+            work, out = kernel.work, self._types[node.results[0]]
+            flops = work.flops - int(out.numel)
+            read = work.bytes_read - int(self._types[node.operands[-1]].nbytes)
+            params = Record({k: v for k, v in kernel.params.items() if k != "bias"})
+            work = Work(flops, read, work.bytes_written)
+            kernel = attrs.evolve(kernel, params=params, work=work)
         self._flops[node] -= kernel.work.flops
         return self._copy.result.intern(kernel)
-
-    def _without_bias(self, kernel: Kernel, node: Node) -> Kernel:
-        work, out = kernel.work, self._types[node.results[0]]
-        flops = work.flops - int(out.numel)
-        read = work.bytes_read - int(self._types[node.operands[-1]].nbytes)
-        params = Record({k: v for k, v in kernel.params.items() if k != "bias"})
-        work = Work(flops, read, work.bytes_written)
-        return attrs.evolve(kernel, params=params, work=work)
 
     def _generate(self, group: Group, kept: Sequence[Buffer]) -> None:
         """Launch one generated kernel."""
@@ -353,14 +348,6 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
             segment = _Segment(segment.graph, [])
         phase = found
     yield segment
-
-
-def _by_op(graph: LaunchGraph) -> Mapping[int, list[int]]:
-    """Return the tasks of each op."""
-    found: dict[int, list[int]] = {op: [] for op in range(len(graph.ops))}
-    for task, op in enumerate(graph.op):
-        found[op].append(task)
-    return found
 
 
 def _by_node(

@@ -56,7 +56,11 @@ def fused_kernel(group: Group, kept: Sequence[Buffer], flops: int) -> Kernel:
     kind = kind_of(group)
     if kind == LOOPED:
         params["passes"] = 2 if _goes_over_again(group) else 1
-    dtype = _dtype(group, kept)
+    # The type of most of what is moved.
+    moved: dict[DType, int] = {}
+    for buffer in (*kept, *(read.buffer for read in group.reads)):
+        moved[buffer.dtype] = moved.get(buffer.dtype, 0) + buffer.nbytes
+    dtype = max(moved, key=moved.__getitem__)
     work = Work(flops, group.bytes_read, written)
     return Kernel(kind, dtype_name(dtype), vector_math(dtype), Record(params), work)
 
@@ -76,11 +80,3 @@ def _goes_over_again(group: Group) -> bool:
         if behind or step.reduces:
             reduced.update(step.writes)
     return False
-
-
-def _dtype(group: Group, kept: Sequence[Buffer]) -> DType:
-    """Return the type of most of what is moved."""
-    moved: dict[DType, int] = {}
-    for buffer in (*kept, *(read.buffer for read in group.reads)):
-        moved[buffer.dtype] = moved.get(buffer.dtype, 0) + buffer.nbytes
-    return max(moved, key=moved.__getitem__)

@@ -10,7 +10,7 @@ after the one and before the other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import TypeAlias
@@ -238,7 +238,16 @@ class _Fusion:
             if later is None:
                 continue
             now[two] = one
-            self._reorder(one, two, later)
+            # Place what two groups become, before the groups that need it.
+            start, *_, last = sorted((self._place[one], self._place.pop(two)))
+            part = self._order[start : last + 1]
+            others = [
+                g for g in part if g is not None and g is not one and g is not two
+            ]
+            moved = [g for g in others if g not in later]
+            moved += [one, *(g for g in others if g in later)]
+            self._order[start : last + 1] = moved + [None] * (len(part) - len(moved))
+            self._place.update(zip(moved, range(start, last), strict=False))
             self._merge(one, two)
             fused = True
         return fused
@@ -298,16 +307,6 @@ class _Fusion:
                 if place[reader] < last:
                     waiting.append(reader)
         return seen
-
-    def _reorder(self, kept: Group, gone: Group, later: Collection[Group]) -> None:
-        """Place what two groups become, before the groups that need it."""
-        start, *_, last = sorted((self._place[kept], self._place.pop(gone)))
-        part = self._order[start : last + 1]
-        others = [g for g in part if g is not None and g is not kept and g is not gone]
-        moved = [g for g in others if g not in later]
-        moved += [kept, *(g for g in others if g in later)]
-        self._order[start : last + 1] = moved + [None] * (len(part) - len(moved))
-        self._place.update(zip(moved, range(start, last), strict=False))
 
     def _after(self, group: Group) -> Iterator[Group]:
         for buffer in group.writes:

@@ -363,7 +363,19 @@ class Stepping:
             if value not in self.known and not is_number(value):
                 for buffer in self.realize(value):
                     reads[Read(buffer)] = buffer.nbytes
-        unfused = self._unfused_bias(node)
+        # Whether a loop adds the bias: of a convolution always.
+        # Of a GEMM in fp32, if only loops read it (`unfuse_bias_add_to_pointwise` in
+        # `fx_passes/post_grad.py`).
+        if len(node.operands) <= _BIAS or not node.results:
+            unfused = False
+        elif adds_bias_apart(node):
+            unfused = node.attributes.get("dtype") is None
+        else:
+            narrow = self.types[node.results[0]].dtype.bits <= _HALF_BITS
+            if not is_linear(node) or narrow or node.results[0] in self.outputs:
+                unfused = False
+            else:
+                unfused = self._only_loops_read(node.results[0])
         made = tuple(self._buffer(value) for value in node.results)
         self.steps.append(
             Step(
@@ -383,21 +395,6 @@ class Stepping:
         entry: Index = (("broadcast", node.op),)
         reads = {Read(gemm): gemm.nbytes, **self._reads(bias, entry, None)}
         self._define(value, reads, (node,), 1)
-
-    def _unfused_bias(self, node: Node) -> bool:
-        """Whether a loop adds the bias: of a convolution always.
-
-        Of a GEMM in fp32, if only loops read it (`unfuse_bias_add_to_pointwise`
-        in `fx_passes/post_grad.py`).
-        """
-        if len(node.operands) <= _BIAS or not node.results:
-            return False
-        if adds_bias_apart(node):
-            return node.attributes.get("dtype") is None
-        narrow = self.types[node.results[0]].dtype.bits <= _HALF_BITS
-        if not is_linear(node) or narrow or node.results[0] in self.outputs:
-            return False
-        return self._only_loops_read(node.results[0])
 
     def _only_loops_read(self, value: Value) -> bool:
         users = self.graph.readers(value)

@@ -153,7 +153,11 @@ class DataParallel(Transform):
             "stride": stride,
         }
         dense = list(dict.fromkeys(_dense_gradients(graph)))
-        rows = dict(_rows(graph))
+        rows = {
+            node.operands[_VALUES]: node.operands[_INDICES]
+            for node in graph
+            if updates_rows(node)
+        }
         limits = Limits(int(self.first_bucket_mb * _MIB), int(self.bucket_mb * _MIB))
         buckets = fill_buckets(dense, limits)
         views = self.gradient_as_bucket_view
@@ -219,13 +223,6 @@ def _is_summed(value: Value) -> bool:
         else:
             source = node.operands[0] if node.op in ("alias", "copy") else None
     return True
-
-
-def _rows(graph: Graph) -> Iterator[tuple[Value, Value]]:
-    """Yield the rows and the indices of sparse gradients."""
-    for node in graph:
-        if updates_rows(node):
-            yield node.operands[_VALUES], node.operands[_INDICES]
 
 
 def _remark(graph: Graph, ctx: PassContext) -> None:

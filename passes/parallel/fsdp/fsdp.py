@@ -148,7 +148,13 @@ class Fsdp(Transform):
             graph = _checked(program, rank.ops)
             groups = self._communicators(replicas.communicator("fsdp", rank))
             units = self._units(graph)
-            stored = self._convert(graph, units)
+            # Let the graph compute in its type; return what parameters are stored in.
+            shared = [value for values in units.values() for value in values]
+            stored = {value: typed(value).dtype for value in shared}
+            low = PARAM_DTYPES[self.param_dtype]
+            if low is not None:
+                apart = [value for value in trained(graph) if value not in stored]
+                compute_in(graph, low, shared, apart)
             tape = Tape(graph, Inference(graph, BUILTIN_OPS))
             tape.constants = self.name
             sharing = _Sharing(tape, groups, stored, REDUCE_DTYPES[self.reduce_dtype])
@@ -156,18 +162,6 @@ class Fsdp(Transform):
             names = [name for name in units if name]
             ctx.note("fsdp-units", told_units(names))
         return replicas.program
-
-    def _convert(
-        self, graph: Graph, units: Mapping[str, Sequence[Value]]
-    ) -> Mapping[Value, DType]:
-        """Let the graph compute in its type; return what parameters are stored in."""
-        shared = [value for values in units.values() for value in values]
-        stored = {value: typed(value).dtype for value in shared}
-        low = PARAM_DTYPES[self.param_dtype]
-        if low is not None:
-            apart = [value for value in trained(graph) if value not in stored]
-            compute_in(graph, low, shared, apart)
-        return stored
 
     def _communicators(
         self, whole: Mapping[str, AttrValue]
@@ -277,7 +271,9 @@ class _Sharing:
         assert isinstance(ranks, int)  # made here
         part = ceil_div(total(sizes), ranks)
         padding = part * ranks - sum(sizes)
-        flat = _declare(graph, f"{name}.flat", stored, part)
+        flat = graph.add_parameter(
+            graph.fresh_name(f"{name}.flat"), TensorType(stored, (part,))
+        )
         tape.stem = f"{name}.fsdp"
         whole = self._gathered(flat, typed(values[0]).dtype)
         if padding:
@@ -303,7 +299,3 @@ class _Sharing:
         if self.reduced not in (None, dtype):
             reduced["reduce_dtype"] = self.reduced
         return tape.op("all_gather", part, **self.groups[0], **reduced)
-
-
-def _declare(graph: Graph, name: str, dtype: DType, elements: int) -> Value:
-    return graph.add_parameter(graph.fresh_name(name), TensorType(dtype, (elements,)))

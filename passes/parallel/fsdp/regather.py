@@ -131,7 +131,7 @@ def _units(graph: Graph) -> Iterator[_Unit]:
     forward: set[tuple[str, Location]] = set()
     for nodes in gathers(graph):
         # The root's parameters are not freed after forward: backward begins with them.
-        if not _gather_of(nodes).location.module:
+        if not next(filter(is_all_gather, nodes)).location.module:
             continue
         for reader in _readers(graph, nodes):
             if reader.location.phase == BACKWARD:
@@ -163,10 +163,6 @@ def _keeps_any(graph: Graph) -> bool:
         for nodes in gathers(graph)
         for reader in _readers(graph, nodes)
     )
-
-
-def _gather_of(nodes: Sequence[Node]) -> Node:
-    return next(filter(is_all_gather, nodes))
 
 
 def _readers(graph: Graph, nodes: Sequence[Node]) -> Iterable[Node]:

@@ -134,7 +134,12 @@ class PipelineParallel(Transform):
         stages = Stages.cut(graph, count, known, numbers, steps)
         plan = self._plan(source, stages, ranks)
         classes = [self._class(stage, plan) for stage in range(self.stages)]
-        ctx.note("pipeline-stages", _said(stages))
+        # Say where each stage begins.
+        firsts: dict[int, str] = {}
+        for node, stage in stages.of.items():
+            firsts.setdefault(stage, node.location.module or f"%{node.name}")
+        begins = [f"{stage}: {name}" for stage, name in firsts.items() if stage]
+        ctx.note("pipeline-stages", f"stages begin at {', '.join(begins)}")
         divided = tuple((name, self.microbatches) for name in sorted(batch))
         made = attrs.evolve(program, classes=tuple(classes), divided=divided)
         return made.bind({})
@@ -228,12 +233,3 @@ def _bound(dim: Dim, dims: Mapping[str, Dim]) -> Dim:
         return dim
     bound: Dim = evaluate(dim, dims)
     return bound
-
-
-def _said(stages: Stages) -> str:
-    """Say where each stage begins."""
-    firsts: dict[int, str] = {}
-    for node, stage in stages.of.items():
-        firsts.setdefault(stage, node.location.module or f"%{node.name}")
-    begins = [f"{stage}: {name}" for stage, name in firsts.items() if stage]
-    return f"stages begin at {', '.join(begins)}"

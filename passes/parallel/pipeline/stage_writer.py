@@ -101,12 +101,13 @@ class StageWriter:
             elif part is not None:
                 self._untaken.setdefault(part.producer, []).append(gradient)
 
-    def _is_here(self, stage: int) -> bool:
-        return stage % self.plan.places == self.place
-
     def _part(self, gradient: Gradient) -> Value | None:
         """Return the part of a gradient that is made here."""
-        here = (part for s, part in gradient.parts.items() if self._is_here(s))
+        here = (
+            part
+            for s, part in gradient.parts.items()
+            if s % self.plan.places == self.place
+        )
         return next(here, None)
 
     def write(self, steps: Iterable[Step], updates: Sequence[Update]) -> Graph:
@@ -116,7 +117,18 @@ class StageWriter:
             self._step(step)
         self._add_up_parts()
         for update in updates:
-            self._update(update)
+            # Step the optimizer for the parameters of the stage.
+            node = update.node
+            made = self.graph.add(
+                node.op,
+                [self._lasting(value) for value in update.operands],
+                [value.name for value in update.results],
+                node.attributes,
+                location=node.location,
+            )
+            for old, new in zip(update.results, made.results, strict=True):
+                new.type = old.type
+                self._resident[old] = new
         self._return()
         return self.graph
 
@@ -160,22 +172,36 @@ class StageWriter:
         moved = [t for t in self.plan.transfers if t.backward == step.backward]
         for transfer in moved:
             if transfer.target == stage:
-                self._receive(transfer, step)
+                type_ = typed(transfer.value)
+                shape: tuple[AttrValue, ...] = type_.shape
+                self._made[step.microbatch][transfer.value] = self._one(
+                    "recv",
+                    (),
+                    (self._name(transfer.value, step.microbatch), type_),
+                    {**self._pair(transfer), "dtype": type_.dtype, "shape": shape},
+                    _location(step),
+                )
         for node in self._nodes[stage, step.backward]:
-            self._compute(node, step.microbatch)
+            # Compute a node for one microbatch; add up its gradients.
+            taken = self._taken.get(node)
+            if taken is None:
+                self._copy(node, step.microbatch)
+            else:
+                self._accumulate(taken, step.microbatch)
+            for gradient in self._untaken.get(node, ()):
+                self._accumulate(gradient, step.microbatch)
         for transfer in moved:
             if transfer.source == stage:
-                self._send(transfer, step)
-
-    def _compute(self, node: Node, number: int) -> None:
-        """Compute a node for one microbatch; add up its gradients."""
-        taken = self._taken.get(node)
-        if taken is None:
-            self._copy(node, number)
-        else:
-            self._accumulate(taken, number)
-        for gradient in self._untaken.get(node, ()):
-            self._accumulate(gradient, number)
+                name = (
+                    f"{self._stem(transfer.value, step.microbatch)}.to{transfer.target}"
+                )
+                self.graph.add(
+                    "send",
+                    (self._value(transfer.value, step.microbatch),),
+                    (),
+                    self._pair(transfer),
+                    location=attrs.evolve(_location(step), name=name),
+                )
 
     def _copy(self, node: Node, number: int) -> None:
         attributes = node.attributes
@@ -224,20 +250,6 @@ class StageWriter:
                 Location(phase=BACKWARD),
             )
 
-    def _update(self, update: Update) -> None:
-        """Step the optimizer for the parameters of the stage."""
-        node = update.node
-        made = self.graph.add(
-            node.op,
-            [self._lasting(value) for value in update.operands],
-            [value.name for value in update.results],
-            node.attributes,
-            location=node.location,
-        )
-        for old, new in zip(update.results, made.results, strict=True):
-            new.type = old.type
-            self._resident[old] = new
-
     def _return(self) -> None:
         """Return gradients and losses; of an inference, all that it returns."""
         source = self.plan.stages.graph
@@ -249,27 +261,6 @@ class StageWriter:
             elif not training or typed(value).rank == 0:
                 made = (values.get(value) for values in self._made)
                 self.graph.outputs += filter(None, made)
-
-    def _receive(self, transfer: Transfer, step: Step) -> None:
-        type_ = typed(transfer.value)
-        shape: tuple[AttrValue, ...] = type_.shape
-        self._made[step.microbatch][transfer.value] = self._one(
-            "recv",
-            (),
-            (self._name(transfer.value, step.microbatch), type_),
-            {**self._pair(transfer), "dtype": type_.dtype, "shape": shape},
-            _location(step),
-        )
-
-    def _send(self, transfer: Transfer, step: Step) -> None:
-        name = f"{self._stem(transfer.value, step.microbatch)}.to{transfer.target}"
-        self.graph.add(
-            "send",
-            (self._value(transfer.value, step.microbatch),),
-            (),
-            self._pair(transfer),
-            location=attrs.evolve(_location(step), name=name),
-        )
 
     def _pair(self, transfer: Transfer) -> dict[str, AttrValue]:
         first, last = sorted((transfer.source, transfer.target))

@@ -84,7 +84,13 @@ class TensorParallel(Transform):
             )
             raise UnsupportedModelError(msg)
         vocabulary = self._vocabulary(layout, ctx)
-        _remark(layout, vocabulary, ctx)
+        # Say which layers are not shared.
+        layers = sum(map(layout.is_layer, layout.graph))
+        head = None if vocabulary is None else vocabulary.head
+        left = [node for node in layout.whole if node is not head]
+        shared = f"{layers - len(left)} of {layers} linear layers are shared"
+        whole = f"; every rank has {listed(left)} whole" if left else ""
+        ctx.note("shared-layers", shared + whole)
         TensorWriter(layout, self.ranks).write()
         if vocabulary is not None:
             VocabularyWriter(graph, vocabulary, self.ranks).write()
@@ -138,18 +144,6 @@ def _check_heads(layout: TensorLayout) -> None:
         f"every rank would compute whole: {why}"
     )
     raise UnsupportedModelError(msg)
-
-
-def _remark(
-    layout: TensorLayout, vocabulary: VocabularyLayout | None, ctx: PassContext
-) -> None:
-    """Say which layers are not shared."""
-    layers = sum(map(layout.is_layer, layout.graph))
-    head = None if vocabulary is None else vocabulary.head
-    left = [node for node in layout.whole if node is not head]
-    shared = f"{layers - len(left)} of {layers} linear layers are shared"
-    whole = f"; every rank has {listed(left)} whole" if left else ""
-    ctx.note("shared-layers", shared + whole)
 
 
 def listed(nodes: Sequence[Node]) -> str:

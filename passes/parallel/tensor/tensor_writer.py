@@ -87,7 +87,14 @@ class TensorWriter:
                 self._shrink_parameter(bias, typed(bias).rank - 1, node)
         for node in self._take_biases():
             self._split_weight(node, into=1)
-        self._share_inputs()
+        # All-reduce, in backward, what layers by columns want of their input.
+        shared: dict[Value, Value] = {}
+        for node in self.layout.columns:
+            reader = self._dispatched(node) if is_of_experts(node) else node
+            x = reader.operands[0]
+            if x not in shared:
+                shared[x] = self._replicate(reader)
+            self._graph.set_operand(reader, 0, shared[x])
         self._add_up()
 
     def _take_biases(self) -> Iterator[Node]:
@@ -218,16 +225,6 @@ class TensorWriter:
             {"dtype": type_.dtype, "shape": type_.shape, "elements": tuple(elements)},
         )
         self._graph.set_operand(node, index, constant)
-
-    def _share_inputs(self) -> None:
-        """All-reduce, in backward, what layers by columns want of their input."""
-        shared: dict[Value, Value] = {}
-        for node in self.layout.columns:
-            reader = self._dispatched(node) if is_of_experts(node) else node
-            x = reader.operands[0]
-            if x not in shared:
-                shared[x] = self._replicate(reader)
-            self._graph.set_operand(reader, 0, shared[x])
 
     def _replicate(self, node: Node) -> Value:
         """All-reduce, in backward, what ranks want of a node's first operand."""

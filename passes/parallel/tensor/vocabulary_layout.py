@@ -95,7 +95,7 @@ def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
         if not is_weight_view(node):
             yield node, axis
             continue
-        yield from leaves(graph, _out(node), turned(node).index(axis))
+        yield from leaves(graph, node.results[0], turned(node).index(axis))
 
 
 def turned(node: Node) -> tuple[int, ...]:
@@ -115,10 +115,6 @@ def _head(graph: Graph, output: Value) -> Node | None:
         uses = [use for use in graph.uses(node.operands[0]) if use.node is not node]
         node = node.operands[0].producer
     return None if uses or typed(output).rank == 1 else node
-
-
-def _out(node: Node) -> Value:
-    return node.results[0]
 
 
 def _looks_up(node: Node, table: Value) -> bool:

@@ -62,7 +62,12 @@ def _attention(site: Site) -> Eager:
         Record({**attention_sizes(site), "algorithm": algorithm}),
         site.work,
     )
-    layout = _result_layout(q, flash=algorithm != EFFICIENT)
+    # Flash attention writes as the queries lie (`empty_like` in `flash_api.cpp`).
+    # The memory-efficient kernel writes heads side by side.
+    if algorithm != EFFICIENT and q.contiguous:
+        layout = Layout.CONTIGUOUS
+    else:
+        layout = Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
     return Eager(_NAME, (*_turned(site), Launch(kernel)), (layout,))
 
 
@@ -80,16 +85,6 @@ def _as_compiled(site: Site) -> Site:
         attributes=site.attributes.updated(spelled_out=without_loops(texts)),
         settings=attrs.evolve(settings, spelled_out=True),
     )
-
-
-def _result_layout(q: Tensor, *, flash: bool) -> Layout:
-    """Flash attention writes as the queries lie (`empty_like` in `flash_api.cpp`).
-
-    The memory-efficient kernel writes heads side by side.
-    """
-    if flash and q.contiguous:
-        return Layout.CONTIGUOUS
-    return Layout.HEADS if q.type.rank == _HEADS_RANK else Layout.CONTIGUOUS
 
 
 def algorithm_of(site: Site) -> str:
@@ -134,7 +129,14 @@ def _turned(site: Site) -> tuple[Launch, ...]:
 def _as_gemms(site: Site, *, grouped: bool) -> Eager:
     """The math path: `repeat_interleave` of grouped queries, then GEMMs."""
     repeats, plain = _with_own_heads(site) if grouped else ((), site)
-    calls = ("mul(q)", "mul(k)", "matmul(q, k)", *_masking(site), "softmax(s)")
+    masked = site.attributes.flag("causal") or len(site.operands) > 3
+    calls = (
+        "mul(q)",
+        "mul(k)",
+        "matmul(q, k)",
+        *(("add(s, m)",) if masked else ()),
+        "softmax(s)",
+    )
     plain = attrs.evolve(
         plain,
         attributes=site.attributes.updated(spelled_out=(*calls, "matmul(s, v)")),
@@ -157,11 +159,6 @@ def _with_own_heads(site: Site) -> tuple[tuple[Launch, ...], Site]:
         for source, copy in zip(rest, copies, strict=True)
     )
     return repeats, attrs.evolve(site, operands=(q, *copies, *site.operands[3:]))
-
-
-def _masking(site: Site) -> tuple[str, ...]:
-    masked = site.attributes.flag("causal") or len(site.operands) > 3
-    return ("add(s, m)",) if masked else ()
 
 
 def _repeated(type_: TensorType, heads: int) -> TensorType:

@@ -234,7 +234,11 @@ class Convolution:
             params["beside_bytes"] = sum(
                 math.trunc(b.kernel.work.bytes) for b in beside
             )
-        return [*before, self._gemm(params, work), *after]
+        dtype = self.images.type.dtype
+        deep = len(self.images.shape) > 4  # 1-d runs as 2-d
+        op = "conv3d" if deep else "conv2d"
+        kernel = Kernel(op, dtype_name(dtype), self._math(), Record(params), work)
+        return [*before, Launch(kernel), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return both operands and the result of a phase."""
@@ -246,13 +250,6 @@ class Convolution:
 
     def _math(self) -> str:
         return self.site.settings.cudnn_math(self.images.type.dtype)
-
-    def _gemm(self, params: dict[str, AttrValue], work: Work) -> Launch:
-        dtype = self.images.type.dtype
-        deep = len(self.images.shape) > 4  # 1-d runs as 2-d
-        op = "conv3d" if deep else "conv2d"
-        kernel = Kernel(op, dtype_name(dtype), self._math(), Record(params), work)
-        return Launch(kernel)
 
     def _algorithm(self, params: dict[str, AttrValue]) -> str:
         groups, channels = params.get("groups", 1), params["c_in"]

@@ -81,7 +81,16 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
     if site.attributes.text("mode") == "mean":
         launches.append(elementwise_launch("div", (grad,), grad, grad.numel))
     launches += _long_runs(site, lookup)
-    launches += _updates(site, lookup)
+    # Blocks update the rows of long runs, warps those of short ones.
+    # Which of the two kernels has the work of a table, its mean run decides.
+    by_length: dict[bool, list[Record]] = {True: [], False: []}
+    for table in lookup.tables:
+        runs_of_table = lookup.touched(table)
+        by_length[lookup.lookups > LONG_RUN * runs_of_table].append(table)
+    launches += (
+        _update(site, lookup, "cta_per_row", tuple(by_length[True])),
+        _update(site, lookup, "warp_per_row", tuple(by_length[False])),
+    )
     return Eager(name, tuple(launches))
 
 
@@ -127,21 +136,6 @@ def _long_runs(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
         widest = max(_sizes(table)[1] for table in lookup.tables)
         launches.append(fill(DTYPES["f32"], blocks, widest))
     return tuple(launches)
-
-
-def _updates(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
-    """Blocks update the rows of long runs, warps those of short ones.
-
-    Which of the two kernels has the work of a table, its mean run decides.
-    """
-    by_length: dict[bool, list[Record]] = {True: [], False: []}
-    for table in lookup.tables:
-        runs_of_table = lookup.touched(table)
-        by_length[lookup.lookups > LONG_RUN * runs_of_table].append(table)
-    return (
-        _update(site, lookup, "cta_per_row", tuple(by_length[True])),
-        _update(site, lookup, "warp_per_row", tuple(by_length[False])),
-    )
 
 
 def _update(

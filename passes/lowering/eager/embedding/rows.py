@@ -88,7 +88,15 @@ class Lookup:
         tables = site.attributes.records("tables")
         lookups = indices.numel // len(tables)
         complete = tuple(_described(table, lookups, batch) for table in tables)
-        complete = _stored(complete, site)
+        # Say what rows take whose elements have scales beside them.
+        if site.opdef.name == "embedding_bag":
+            types = (operand.type.dtype for operand in site.operands)
+            complete = tuple(
+                table
+                if dtype.scaling is None
+                else table.updated(row_bytes=dtype.row_bytes(table.integer("dim")))
+                for table, dtype in zip(complete, types, strict=False)
+            )
         for described in (site.attributes, *tables):
             if said := described.get("popularity"):
                 locality.parse_popularity(str(said))
@@ -150,19 +158,6 @@ def _described(table: Record, lookups: int, batch: int) -> Record:
         return table
     mean = lookups / batch if batch else 0.0
     return table.updated(pooling=math.trunc(mean) if mean.is_integer() else mean)
-
-
-def _stored(tables: tuple[Record, ...], site: Site) -> tuple[Record, ...]:
-    """Say what rows take whose elements have scales beside them."""
-    if site.opdef.name != "embedding_bag":
-        return tables
-    types = (operand.type.dtype for operand in site.operands)
-    return tuple(
-        table
-        if dtype.scaling is None
-        else table.updated(row_bytes=dtype.row_bytes(table.integer("dim")))
-        for table, dtype in zip(tables, types, strict=False)
-    )
 
 
 def rows_of(dtype: DType, rows: int, dim: int) -> Tensor:

@@ -63,7 +63,12 @@ def _pair(
     rows = [name for name in left if name not in right]
     columns = [name for name in right if name not in left]
     if not summed and not set(rows + columns) - kept:
-        return [_elementwise(site, left, right, sizes)]
+        # The launch of an einsum without a sum: a product of broadcast views.
+        joined = tuple(dict.fromkeys((*left, *right)))
+        inputs = (_tensor(site, left, sizes), _tensor(site, right, sizes))
+        out = _tensor(site, joined, sizes)
+        elementwise = elementwise_launch("mul", inputs, out, out.numel)
+        return [elementwise]
     launches = _ordered(site, left, (batch, rows, summed), sizes)
     launches += _ordered(site, right, (batch, columns, summed), sizes)
     b, m, n, k = (_size(names, sizes) for names in (batch, rows, columns, summed))
@@ -77,16 +82,6 @@ def _size(names: Sequence[str], sizes: Mapping[str, int]) -> int:
 def _tensor(site: Site, names: Sequence[str], sizes: Mapping[str, int]) -> Tensor:
     shape: tuple[Dim, ...] = tuple(sizes[name] for name in names)
     return Tensor(TensorType(site.out.type.dtype, shape))
-
-
-def _elementwise(
-    site: Site, left: Labels, right: Labels, sizes: Mapping[str, int]
-) -> Launch:
-    """Return the launch of an einsum without a sum: a product of broadcast views."""
-    joined = tuple(dict.fromkeys((*left, *right)))
-    inputs = (_tensor(site, left, sizes), _tensor(site, right, sizes))
-    out = _tensor(site, joined, sizes)
-    return elementwise_launch("mul", inputs, out, out.numel)
 
 
 def _ordered(

@@ -237,7 +237,11 @@ def _matmul(site: Site) -> Eager:
     left, right = site.operands[:2]
     batched = left.type.rank == right.type.rank == _BATCHED
     name = "aten::bmm" if batched else "aten::matmul"
-    b = math.prod(site.out.shape[: site.out.type.rank - _matrix_axes(left, right)])
+    b = math.prod(
+        site.out.shape[
+            : site.out.type.rank - ((left.type.rank > 1) + (right.type.rank > 1))
+        ]
+    )
     m = left.shape[-2] if left.type.rank > 1 else 1
     turned = site.attributes.flag("weight_is_nk")
     n = right.shape[-2 if turned else -1] if right.type.rank > 1 else 1
@@ -248,7 +252,11 @@ def _matmul(site: Site) -> Eager:
     sizes = (b, m, n, left.shape[-1])
     if scales := _scales(site, m):
         gemm = gemm_launch(site, sizes, layout, work=site.work)
-        return Eager("aten::_scaled_mm", (*launches, _with_scales(gemm, scales)))
+        # Say what scales are of; the kernel that found them is one of its own.
+        kernel = gemm.kernel
+        params = kernel.params.updated(quantized=True)
+        kernel = attrs.evolve(kernel, dtype=_TYPES[scales], params=params)
+        return Eager("aten::_scaled_mm", (*launches, attrs.evolve(gemm, kernel=kernel)))
     launches += gemm_launches(site, sizes, layout, work=site.work)
     return Eager(name, tuple(launches))
 
@@ -266,19 +274,6 @@ def _scales(site: Site, rows: int) -> str:
 
 _EIGHT_BITS = "fp8"
 _TYPES = {scales: dtype for dtype, scales in QUANTISED.items()}
-
-
-def _with_scales(gemm: Launch, scales: str) -> Launch:
-    """Say what scales are of; the kernel that found them is one of its own."""
-    kernel = gemm.kernel
-    params = kernel.params.updated(quantized=True)
-    kernel = attrs.evolve(kernel, dtype=_TYPES[scales], params=params)
-    return attrs.evolve(gemm, kernel=kernel)
-
-
-def _matrix_axes(left: Tensor, right: Tensor) -> int:
-    """Axes of the result that are not batch axes: a vector operand has none."""
-    return (left.type.rank > 1) + (right.type.rank > 1)
 
 
 def _flattened(tensor: Tensor) -> tuple[Launch, ...]:

@@ -116,17 +116,13 @@ def _recurrent_backward(site: Site) -> Eager:
     wants = wanted_gradients(site)
     gemms = [gemm_launch(site, *sizes[want]) for want in wants if want in sizes]
     if "bias" in wants:
-        gemms.append(_bias_sum(site, rows, columns))
+        dtype = site.operands[0].type.dtype
+        item = dtype.bits // BYTE
+        params: dict[str, AttrValue] = {"rows": columns, "cols": rows, "kind": "sum"}
+        work = Work(rows * columns, rows * columns * item, columns * item)
+        gemms.append(vector_launch("reduction", dtype, params, work))
     direction = (*step * steps, *gemms)
     return Eager(name, (*made_contiguous((x,)), *direction * directions))
-
-
-def _bias_sum(site: Site, rows: int, columns: int) -> Launch:
-    dtype = site.operands[0].type.dtype
-    item = dtype.bits // BYTE
-    params: dict[str, AttrValue] = {"rows": columns, "cols": rows, "kind": "sum"}
-    work = Work(rows * columns, rows * columns * item, columns * item)
-    return vector_launch("reduction", dtype, params, work)
 
 
 def _linear_attention(site: Site) -> Eager:

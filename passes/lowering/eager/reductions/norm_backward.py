@@ -34,11 +34,6 @@ _PER_WEIGHT = 3
 """Flops of an element in the sum over rows."""
 
 
-def _saved(site: Site) -> tuple[Tensor, ...]:
-    """Return the gradient and the input, contiguous."""
-    return tuple(Tensor(tensor.type) for tensor in site.operands[:2])
-
-
 def _layer_norm_backward(site: Site) -> Eager:
     """One kernel for the input, one for both weights: rows are summed up."""
     grad, x, *scale = site.operands
@@ -161,7 +156,7 @@ def _group_factors(
     site: Site, per_channel: Tensor, groups: int, scale: Sequence[Tensor]
 ) -> list[Launch]:
     """Factors of each channel and group, and the input's gradient made of them."""
-    grad, x = _saved(site)
+    grad, x = tuple(Tensor(tensor.type) for tensor in site.operands[:2])
     rows = x.shape[0] * groups
     launches: list[Launch] = []
     if scale:
