@@ -204,32 +204,21 @@ def _fits(
         if family.op == _GEMM:
             return _fits_of_gemms(rows, target, models, scale)
         believed = {START: 0.0, SCALE: scale.factor}
-    found = _fits_of_kinds(family, held, target, models, believed)
-    return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
-
-
-def _fits_of_kinds(
-    family: Family,
-    rows: Observations,
-    target: Target,
-    models: Sequence[CostModel],
-    believed: Mapping[str, float],
-) -> dict[Family, KernelFit]:
-    """Fit the coefficients of all kinds, then of each, then what near rows say."""
-    found = {family: _fit(family, rows, target, models, believed)}
-    inside = [kind.wider for kind in rows.families]
+    # Fit the coefficients of all kinds, then of each, then what near rows say.
+    found = {family: _fit(family, held, target, models, believed)}
+    inside = [kind.wider for kind in held.families]
     narrower = {kind for wider in inside for kind in wider} - {family}
     for kind in sorted(narrower, key=lambda kind: (len(kind.wider), kind)):
-        own = rows.take(np.flatnonzero([kind in wider for wider in inside]))
+        own = held.take(np.flatnonzero([kind in wider for wider in inside]))
         if len(own) >= FEWEST_OF_KIND:
             wider = next(found[f] for f in kind.wider[1:] if f in found)
             found[kind] = _fit(kind, own, target, models, wider.values)
     calibrated = attrs.evolve(target, fits=fits_of(tuple(found.values())))
-    logs, noise = logs_of(rows, calibrated, models)
-    shipped, told = agreed_share(family, rows.kernels.kernels, logs, target)
-    near = fit_near_rows(rows.kernels.kernels, logs - told, noise)
+    logs, noise = logs_of(held, calibrated, models)
+    shipped, told = agreed_share(family, held.kernels.kernels, logs, target)
+    near = fit_near_rows(held.kernels.kernels, logs - told, noise)
     found[family] = attrs.evolve(found[family], near=near, shipped=shipped)
-    return found
+    return _with_pages(found, rows.take(np.flatnonzero(new)), target, models)
 
 
 def _pages_s(rows: Observations, target: Target, models: Sequence[CostModel]) -> Floats:

@@ -304,26 +304,25 @@ class TablePricer:
 
     def _signatures(self, op: str, dtype: str) -> _Signatures:
         if (op, dtype) not in self.known:
-            self.known[op, dtype] = self._made(op, dtype)
+            rows = self.rows
+            mine = rows.op.at == rows.op.values.index(op)
+            mine &= rows.dtype.at == rows.dtype.values.index(dtype)
+            used: list[int] = np.unique(rows.params.at[mine]).tolist()
+            listed = [cell for cell in used if cell not in rows.faults]
+            cells = np.array(listed, dtype=np.intp)
+            params = [rows.parsed[cell] for cell in listed]
+            tables, faults = kernel_tables(op, dtype, params)
+            part = np.full(len(rows.parsed), -1)
+            row = np.zeros(len(rows.parsed), dtype=np.intp)
+            for number, (places, table) in enumerate(tables):
+                part[cells[places]] = number
+                row[cells[places]] = np.arange(len(table))
+            named = {cell: rows.faults[cell] for cell in used if cell in rows.faults}
+            named |= {listed[place]: why for place, why in faults.items()}
+            self.known[op, dtype] = _Signatures(
+                [table for _, table in tables], part, row, named
+            )
         return self.known[op, dtype]
-
-    def _made(self, op: str, dtype: str) -> _Signatures:
-        rows = self.rows
-        mine = rows.op.at == rows.op.values.index(op)
-        mine &= rows.dtype.at == rows.dtype.values.index(dtype)
-        used: list[int] = np.unique(rows.params.at[mine]).tolist()
-        listed = [cell for cell in used if cell not in rows.faults]
-        cells = np.array(listed, dtype=np.intp)
-        params = [rows.parsed[cell] for cell in listed]
-        tables, faults = kernel_tables(op, dtype, params)
-        part = np.full(len(rows.parsed), -1)
-        row = np.zeros(len(rows.parsed), dtype=np.intp)
-        for number, (places, table) in enumerate(tables):
-            part[cells[places]] = number
-            row[cells[places]] = np.arange(len(table))
-        named = {cell: rows.faults[cell] for cell in used if cell in rows.faults}
-        named |= {listed[place]: why for place, why in faults.items()}
-        return _Signatures([table for _, table in tables], part, row, named)
 
 
 def _not_held(

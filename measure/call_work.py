@@ -16,28 +16,6 @@ _INDEX = 8
 """Bytes of an index."""
 
 
-def _conv2d(params: Record, size: int) -> Work:
-    """Return the work of any window, square or not; measured rows have square ones."""
-    windows, paddings = pair_of(params, "kernel"), pair_of(params, "padding")
-    n, c_in, c_out, side, stride = map(
-        params.integer, ("n", "c_in", "c_out", "size", "stride")
-    )
-    outs = [
-        (side + 2 * padding - window) // stride + 1
-        for window, padding in zip(windows, paddings, strict=True)
-    ]
-    depth = c_in // params.integer("groups", 1) * math.prod(windows)
-    pixels = n * math.prod(outs)
-    tensors = {
-        "forward": pixels * c_out,
-        "backward_data": n * c_in * side**2,
-        "backward_weight": depth * c_out,
-    }
-    written = tensors[params.text("phase", "forward")]
-    read = sum(tensors.values()) - written
-    return Work(2 * pixels * depth * c_out, size * read, size * written)
-
-
 def pair_of(params: Record, name: str) -> tuple[int, int]:
     """Return a size of both axes, which one number says if they are alike."""
     if isinstance(params[name], tuple):
@@ -97,7 +75,25 @@ def work_of_call(op: str, params: Record, size: int) -> Work | None:
 
     """
     if op == "conv2d" and isinstance(params["kernel"], tuple):
-        return _conv2d(params, size)
+        # The work of any window, square or not; measured rows have square ones.
+        windows, paddings = pair_of(params, "kernel"), pair_of(params, "padding")
+        n, c_in, c_out, side, stride = map(
+            params.integer, ("n", "c_in", "c_out", "size", "stride")
+        )
+        outs = [
+            (side + 2 * padding - window) // stride + 1
+            for window, padding in zip(windows, paddings, strict=True)
+        ]
+        depth = c_in // params.integer("groups", 1) * math.prod(windows)
+        pixels = n * math.prod(outs)
+        tensors = {
+            "forward": pixels * c_out,
+            "backward_data": n * c_in * side**2,
+            "backward_weight": depth * c_out,
+        }
+        written = tensors[params.text("phase", "forward")]
+        read = sum(tensors.values()) - written
+        return Work(2 * pixels * depth * c_out, size * read, size * written)
     return _WORK[op](params, size) if op in _WORK else None
 
 

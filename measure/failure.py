@@ -27,21 +27,23 @@ def explained(device: Device) -> Generator[None]:
     except PerfcError as error:
         raise RunError(str(error)) from error
     except Exception as error:
-        raise RunError(_problem(error, device)) from error
-
-
-def _problem(error: Exception, device: Device) -> str:
-    said = str(error)
-    full = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    if full or any(text in said for text in _NO_MEMORY):
-        gib = device.memory_bytes / 2**30
-        return (
-            f"out of memory on {device.name} ({gib:.1f} GiB): a smaller batch may fit"
-        )
-    if "InvalidCxxCompiler" in said:
-        return (
-            "torch.compile needs a C++ compiler: install g++, or take --runtime eager"
-        )
-    if "captur" in said and device.is_cuda:
-        return f"cannot be captured as a CUDA graph: {raised_by(error)}"[:_LONGEST]
-    return raised_by(error)[:_LONGEST]
+        said = str(error)
+        full = isinstance(error, torch.OutOfMemoryError | MemoryError)
+        if full or any(text in said for text in _NO_MEMORY):
+            gib = device.memory_bytes / 2**30
+            message = (
+                f"out of memory on {device.name} ({gib:.1f} GiB): a smaller batch may "
+                "fit"
+            )
+        elif "InvalidCxxCompiler" in said:
+            message = (
+                "torch.compile needs a C++ compiler: install g++, or take --runtime "
+                "eager"
+            )
+        elif "captur" in said and device.is_cuda:
+            message = f"cannot be captured as a CUDA graph: {raised_by(error)}"[
+                :_LONGEST
+            ]
+        else:
+            message = raised_by(error)[:_LONGEST]
+        raise RunError(message) from error

@@ -154,7 +154,23 @@ def _npz(path: Path) -> list[TableTrace]:
         arrays = read_arrays(data, str(path))
     if "indices" in arrays:
         return _joined(path, arrays)
-    return _named(path, arrays)
+    # Read an array for each table, and its offsets.
+    tables: list[TableTrace] = []
+    for key, found in arrays.items():
+        if key.startswith("offsets") or key.endswith("_offsets"):
+            continue
+        name = key.removeprefix("indices_")
+        bounds = arrays.get(f"{name}_offsets", arrays.get(f"offsets_{name}"))
+        if bounds is None:
+            tables.append(_single(path, name, found))
+            continue
+        rows = _integers(path, key, found, (1,))
+        offsets = _integers(path, f"offsets of {name}", bounds, (1,))
+        tables.append(_table(path, name, rows, _lengths(offsets, len(rows))))
+    if not tables:
+        message = f"{path}: no array of indices; found {', '.join(arrays) or 'nothing'}"
+        raise IndexTraceError(message)
+    return tables
 
 
 def _joined(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
@@ -192,26 +208,6 @@ def _lengths(offsets: Ints, lookups: int) -> Ints:
     if len(offsets) and offsets[0] == 0 and offsets[-1] == lookups and len(offsets) > 1:
         return np.diff(offsets)
     return np.diff(offsets, append=lookups)
-
-
-def _named(path: Path, arrays: Mapping[str, Any]) -> list[TableTrace]:
-    """Read an array for each table, and its offsets."""
-    tables: list[TableTrace] = []
-    for key, found in arrays.items():
-        if key.startswith("offsets") or key.endswith("_offsets"):
-            continue
-        name = key.removeprefix("indices_")
-        bounds = arrays.get(f"{name}_offsets", arrays.get(f"offsets_{name}"))
-        if bounds is None:
-            tables.append(_single(path, name, found))
-            continue
-        rows = _integers(path, key, found, (1,))
-        offsets = _integers(path, f"offsets of {name}", bounds, (1,))
-        tables.append(_table(path, name, rows, _lengths(offsets, len(rows))))
-    if not tables:
-        message = f"{path}: no array of indices; found {', '.join(arrays) or 'nothing'}"
-        raise IndexTraceError(message)
-    return tables
 
 
 def _csv(path: Path) -> list[TableTrace]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -91,7 +91,22 @@ def align_collectives(ranks: Sequence[Recorded]) -> Joint:
     """
     groups = _named(ranks) or _ordered(ranks)
     shared = [group for group in groups if len(group) >= _FEWEST]
-    return Joint(tuple(_tied(ranks, shared)), shared)
+    # The ranks with graphs in which a group starts together.
+    tied: list[Recorded] = []
+    graphs = [_copied(rank.graph) for rank in ranks]
+    ahead_us = _ahead_us(ranks, shared)
+    for number, group in enumerate(shared):
+        taken_s = _taken_s(ranks, group, ahead_us)
+        for rank, task in group.items():
+            graphs[rank].group[task] = f"joint{number}"
+            graphs[rank].stated_s[task] = taken_s[rank]
+    for number, (own, graph) in enumerate(zip(ranks, graphs, strict=True)):
+        for task, kind in enumerate(graph.kind):
+            alone = not graph.group[task].startswith("joint")
+            if kind is TaskKind.COLLECTIVE and alone:
+                graph.group[task] = f"r{number}{graph.group[task]}"
+        tied.append(attrs.evolve(own, graph=graph))
+    return Joint(tuple(tied), shared)
 
 
 def _collectives(rank: Recorded) -> list[int]:
@@ -170,25 +185,6 @@ def _offset(
 
 def _around(offset: int) -> range:
     return range(offset - _MOST_LOST, offset + _MOST_LOST + 1)
-
-
-def _tied(
-    ranks: Sequence[Recorded], groups: Sequence[Mapping[int, int]]
-) -> Iterable[Recorded]:
-    """Return the ranks with graphs in which a group starts together."""
-    graphs = [_copied(rank.graph) for rank in ranks]
-    ahead_us = _ahead_us(ranks, groups)
-    for number, group in enumerate(groups):
-        taken_s = _taken_s(ranks, group, ahead_us)
-        for rank, task in group.items():
-            graphs[rank].group[task] = f"joint{number}"
-            graphs[rank].stated_s[task] = taken_s[rank]
-    for number, (own, graph) in enumerate(zip(ranks, graphs, strict=True)):
-        for task, kind in enumerate(graph.kind):
-            alone = not graph.group[task].startswith("joint")
-            if kind is TaskKind.COLLECTIVE and alone:
-                graph.group[task] = f"r{number}{graph.group[task]}"
-        yield attrs.evolve(own, graph=graph)
 
 
 def _ahead_us(

@@ -50,7 +50,28 @@ def told_steps(trace: Trace) -> ToldSteps:
     only, and is of none.
     """
     found = _by_optimizer(trace)
-    return found if found.steps else _by_rhythm(trace)
+    if found.steps:
+        return found
+    # Tell steps by copies to the device, or waits for it, that are always alike apart.
+    # The thread is the one that launches most.
+    works = {work.correlation: work for work in trace.works}
+    launching = Counter(c.thread for c in trace.calls if c.correlation in works)
+    if not launching:
+        return ToldSteps((), "")
+    ((thread, _),) = launching.most_common(1)
+    done = [*_launches(trace, thread, works)]
+    borders = Counter(one.token for one in done if one.is_border)
+    # Rare ones first: what comes once a step needs no thought of what is beside it.
+    for token, count in sorted(borders.items(), key=lambda item: item[1]):
+        places = [at for at, one in enumerate(done) if one.token == token]
+        for apart in range(1, min(_MOST_APART, (count - 1) // _FEWEST) + 1):
+            begins = _alike(done, places, apart)
+            if begins:
+                name = "waits for the device" if len(token) == 1 else "copies to it"
+                borders_us = [done[at].at_us for at in begins]
+                by = f"launches that repeat between {name}"
+                return _steps(thread, borders_us, by)
+    return ToldSteps((), "")
 
 
 def _steps(thread: Thread, borders_us: Sequence[float], by: str) -> ToldSteps:
@@ -88,31 +109,6 @@ class _Launch:
     token: _Token
     at_us: float
     is_border: bool
-
-
-def _by_rhythm(trace: Trace) -> ToldSteps:
-    """Tell steps by copies to the device, or waits for it, that are always alike apart.
-
-    The thread is the one that launches most.
-    """
-    works = {work.correlation: work for work in trace.works}
-    launching = Counter(c.thread for c in trace.calls if c.correlation in works)
-    if not launching:
-        return ToldSteps((), "")
-    ((thread, _),) = launching.most_common(1)
-    done = [*_launches(trace, thread, works)]
-    borders = Counter(one.token for one in done if one.is_border)
-    # Rare ones first: what comes once a step needs no thought of what is beside it.
-    for token, count in sorted(borders.items(), key=lambda item: item[1]):
-        places = [at for at, one in enumerate(done) if one.token == token]
-        for apart in range(1, min(_MOST_APART, (count - 1) // _FEWEST) + 1):
-            begins = _alike(done, places, apart)
-            if begins:
-                name = "waits for the device" if len(token) == 1 else "copies to it"
-                borders_us = [done[at].at_us for at in begins]
-                by = f"launches that repeat between {name}"
-                return _steps(thread, borders_us, by)
-    return ToldSteps((), "")
 
 
 def _launches(

@@ -256,30 +256,6 @@ def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats
     switch = attrs.evolve(c, bytes=c.bytes * most / sent)
     by_ll = _exchange_ll_s(c, channels, links, p)
     # More bytes never take less.
-    by_simple = np.maximum(
-        _exchange_simple_s(c, channels, links, p),
-        _exchange_ll_s(switch, channels, links, p),
-    )
-    found: Floats = np.where(sent <= most, by_ll, by_simple)
-    return found
-
-
-def _exchange_ll_s(
-    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
-) -> Floats:
-    more_ns = p.ll_threads_ns * ll_threads(c)
-    ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
-    # A channel is as fast as its threads; half of what links send are flags.
-    part = ll_part(c, channels, by_peer=links.ll_by_peer)
-    channel_s = part * p.exchange_ll_byte_ns * links.cycle_s
-    wire_s = c.wire / (_LL_SHARE * _exchange_rate(c, links))
-    found: Floats = ll_s + np.maximum(channel_s, wire_s)
-    return found
-
-
-def _exchange_simple_s(
-    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
-) -> Floats:
     # The first chunk of a channel is stored before it is read: nothing hides it.
     first = np.minimum(simple_part(c, channels), SIMPLE_CHUNK)
     starts_ns = p.exchange_simple_start_ns + p.exchange_simple_byte_ns * first
@@ -297,7 +273,25 @@ def _exchange_simple_s(
         beside = np.maximum(wire_s, moved_s)
     else:
         beside = wire_s + moved_s
-    return simple_s + beside
+    by_simple = np.maximum(
+        simple_s + beside,
+        _exchange_ll_s(switch, channels, links, p),
+    )
+    found: Floats = np.where(sent <= most, by_ll, by_simple)
+    return found
+
+
+def _exchange_ll_s(
+    c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
+) -> Floats:
+    more_ns = p.ll_threads_ns * ll_threads(c)
+    ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
+    # A channel is as fast as its threads; half of what links send are flags.
+    part = ll_part(c, channels, by_peer=links.ll_by_peer)
+    channel_s = part * p.exchange_ll_byte_ns * links.cycle_s
+    wire_s = c.wire / (_LL_SHARE * _exchange_rate(c, links))
+    found: Floats = ll_s + np.maximum(channel_s, wire_s)
+    return found
 
 
 def _nvls_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:

@@ -82,7 +82,9 @@ def amounts_of(
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(cores > 1, 1e-6, 0.0),
         "scalar_us": np.where(takes_scalar, 1e-6, 0.0),
-        "item_ns": np.where(_stays_whole(kernels) | down, 0.0, items) / cores * 1e-9,
+        "item_ns": np.where((rows_turned(kernels) > 0) | down, 0.0, items)
+        / cores
+        * 1e-9,
         "broadcast_ns": _broadcast_rows(kernels) / cores * 1e-9,
         "short_item_ns": _short_items(kernels, lanes) / cores * 1e-9,
         "row_ns": np.where(down, 0.0, rows) / cores * 1e-9,
@@ -226,8 +228,3 @@ def _short_items(kernels: KernelTable, lanes: int) -> Floats:
     rows, columns = kernels.param("rows"), kernels.param("cols")
     short = ops & (columns < lanes) & ~singly(kernels) & ~sums(kernels)
     return np.where(short & ~goes_down(kernels), rows * columns, 0.0)
-
-
-def _stays_whole(kernels: KernelTable) -> NDArray[np.bool_]:
-    """Whether whole rows are copied to other places, not one element after another."""
-    return rows_turned(kernels) > 0

@@ -150,11 +150,7 @@ def _link_seconds(one: OneSignature, target: Target) -> float:
             written = written if forward else written + straight * size
             states = 0.0 if forward else _state_bytes(kernel, table)
             read, written = read + states, written + states
-    return _ways_s(kernel, target, read, written)
-
-
-def _ways_s(kernel: Kernel, target: Target, read: float, written: float) -> float:
-    """Return how long a rank's bytes take from the host's memory, and back to it."""
+    # How long a rank's bytes take from the host's memory, and back to it.
     link, host = target.host_link, target.resources
     if host is None:
         across = read / link.h2d_bytes_per_s + written / link.d2h_bytes_per_s

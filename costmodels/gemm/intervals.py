@@ -18,8 +18,6 @@ from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
 from perfc.costmodels.gemm.tiles import NO_BATCHED_ROWS
 from perfc.costmodels.kernels import (
     ARRAYS,
-    Flags,
-    Floats,
     IntervalGroup,
     KernelTable,
     OneGroup,
@@ -48,7 +46,18 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
     odd = np.asarray(are_unaligned(kernels.signatures, target, ARRAYS) > 0)
     batched = (kernels.param("b") != 1) & ~odd
     widths = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
-    spreads = _spreads(kernels, batched, target)
+    # `tile_spread` of batches without tensor cores, 0 of others.
+    spreads = np.zeros(len(kernels))
+    if target.device.compute_capability in NO_BATCHED_ROWS:
+        simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
+        turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
+        for transposed in (False, True):
+            rows = np.flatnonzero(simt & (turned == transposed))
+            if len(rows):
+                b, m, n, k = (kernels.param(name, 1.0)[rows] for name in "bmnk")
+                peaks = kernels.peak_flops_per_s(target)[rows]
+                size = Size(b, m, n, k, kernels.bytes[rows], peaks)
+                spreads[rows] = tile_spreads(size, target, transposed=transposed)
     yield IntervalGroup((_BATCHED, ""), batched, widths, spreads)
     yield IntervalGroup((_single(target),), ~batched & ~odd, widths)
     yield IntervalGroup((_ODD,), odd)
@@ -63,23 +72,6 @@ def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     if one.param("b") != 1:
         return OneGroup((_BATCHED, ""), width, _spread(one, target))
     return OneGroup((_single(target),), width)
-
-
-def _spreads(kernels: KernelTable, batched: Flags, target: Target) -> Floats:
-    """Return `tile_spread` of batches without tensor cores, 0 of others."""
-    spreads = np.zeros(len(kernels))
-    if target.device.compute_capability not in NO_BATCHED_ROWS:
-        return spreads
-    simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
-    turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
-    for transposed in (False, True):
-        rows = np.flatnonzero(simt & (turned == transposed))
-        if len(rows):
-            b, m, n, k = (kernels.param(name, 1.0)[rows] for name in "bmnk")
-            peaks = kernels.peak_flops_per_s(target)[rows]
-            size = Size(b, m, n, k, kernels.bytes[rows], peaks)
-            spreads[rows] = tile_spreads(size, target, transposed=transposed)
-    return spreads
 
 
 def _spread(one: OneSignature, target: Target) -> float:

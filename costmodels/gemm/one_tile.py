@@ -109,7 +109,25 @@ def tile_second(
 
     """
     width = mean_width(size)
-    held = _blocks_held(tile, width, target, mode)
+    # How many blocks an SM holds at a time; 0 if it cannot hold one.
+    held: int
+    device = target.device
+    threads = tile.warps * device.warp_size
+    registers = math.ceil(tile.rows * tile.columns / threads)
+    if device.compute_capability in _IN_TENSOR_MEMORY and mode not in SIMT_MODES:
+        registers = 0
+    shared = tile.stages * (tile.rows + tile.columns) * tile.depth * width
+    # Whether blocks of a GPU hold shared memory for the system.
+    major, _, minor = target.device.compute_capability.partition(".")
+    shared += _RESERVED_BYTES * ((int(major), int(minor or 0)) >= _RESERVED_FROM)
+    if (
+        registers > _MOST_REGISTERS
+        or threads > min(device.max_threads_per_sm, _MOST_THREADS)
+        or shared > device.shared_memory_bytes_per_sm
+    ):
+        held = 0
+    else:
+        held = blocks_per_sm(device, threads, registers, math.ceil(shared))
     if not held:
         return math.inf
     kernel = target.once(_kernels)(tile, mode, own)
@@ -238,31 +256,3 @@ def _read_again(tile: Tile) -> float:
             columns /= 2
         left //= 2
     return tile.warps * (rows + columns)
-
-
-def _blocks_held(tile: Tile, width: float, target: Target, mode: str) -> int:
-    """Return how many blocks an SM holds at a time; 0 if it cannot hold one.
-
-    Args:
-        tile: What a block computes.
-        width: Bytes of an element.
-        target: The GPU.
-        mode: Math mode.
-
-    """
-    device = target.device
-    threads = tile.warps * device.warp_size
-    registers = math.ceil(tile.rows * tile.columns / threads)
-    if device.compute_capability in _IN_TENSOR_MEMORY and mode not in SIMT_MODES:
-        registers = 0
-    shared = tile.stages * (tile.rows + tile.columns) * tile.depth * width
-    # Whether blocks of a GPU hold shared memory for the system.
-    major, _, minor = target.device.compute_capability.partition(".")
-    shared += _RESERVED_BYTES * ((int(major), int(minor or 0)) >= _RESERVED_FROM)
-    if (
-        registers > _MOST_REGISTERS
-        or threads > min(device.max_threads_per_sm, _MOST_THREADS)
-        or shared > device.shared_memory_bytes_per_sm
-    ):
-        return 0
-    return blocks_per_sm(device, threads, registers, math.ceil(shared))

@@ -137,7 +137,23 @@ def with_intervals(
         return estimate
     known = target.once(known_intervals)
     sizes = interval_sizes(estimate.seconds, target)
-    sigmas = _of_models(estimate, kernels, 1 / np.sqrt(sizes))
+    # The sigmas that models say of themselves, as rows of `Sigmas`.
+    # It is of all sessions and boards: of these is what they differ by, if that is
+    # less.
+    smaller = 1 / np.sqrt(sizes)
+    kinds, at = kernels.kinds
+    sigmas = np.empty((_COLUMNS, len(kernels)))
+    each = [elsewhere_of(op) for op, _, _ in kinds]
+    board: Floats | float
+    if len({*each}) == 1:  # of one model, mostly
+        session, board = each[0].session * smaller, each[0].board
+    else:
+        columns = np.array(each)[at]
+        session, board = columns[:, 0] * smaller, columns[:, 1]
+    rest = np.square(estimate.sigma_shared) - (session * session + board * board)
+    np.sqrt(np.maximum(rest, 0.0), out=sigmas[0])
+    sigmas[1], sigmas[2], sigmas[3] = estimate.sigma_independent, session, board
+    sigmas[4] = 0.0
     for op, stored, group in groups_of(kernels, target):
         rows, spreads = group.rows, group.spreads
         if (found := interval_named(known, op, stored, group.suffixes)) is not None:
@@ -164,27 +180,6 @@ _COLUMNS = len(Sigmas._fields)
 
 OF_ROWS = 3
 """How many of `OF_TARGET` are stated here: all but the clock."""
-
-
-def _of_models(estimate: Estimate, kernels: KernelTable, smaller: Floats) -> Floats:
-    """Return the sigmas that models say of themselves, as rows of `Sigmas`.
-
-    It is of all sessions and boards: of these is what they differ by, if that is less.
-    """
-    kinds, at = kernels.kinds
-    found = np.empty((_COLUMNS, len(kernels)))
-    each = [elsewhere_of(op) for op, _, _ in kinds]
-    board: Floats | float
-    if len({*each}) == 1:  # of one model, mostly
-        session, board = each[0].session * smaller, each[0].board
-    else:
-        columns = np.array(each)[at]
-        session, board = columns[:, 0] * smaller, columns[:, 1]
-    rest = np.square(estimate.sigma_shared) - (session * session + board * board)
-    np.sqrt(np.maximum(rest, 0.0), out=found[0])
-    found[1], found[2], found[3] = estimate.sigma_independent, session, board
-    found[4] = 0.0
-    return found
 
 
 def stated_rows(

@@ -335,7 +335,19 @@ def _check_overridden(fields: Fields) -> None:
 def _build(document: Table, fields: Fields, sources: Mapping[str, str]) -> Target:
     name = cast("str", document["name"])
     device = _device(str(document.get(TARGET, name)), fields)
-    links = _links(fields)
+    names = {
+        "nvlink": f"NVLink {fields.get('nvlink.generation')}",
+        "xgmi": "Infinity Fabric",
+    }
+    links = tuple(
+        Link(
+            name=name,
+            bytes_per_s=_si(fields, f"{section}.gb_per_s_per_direction", 1e9),
+            sub_links=int(fields[f"{section}.links"]),
+        )
+        for section, name in names.items()
+        if f"{section}.links" in fields
+    )
     return Target(
         name=name,
         aliases=tuple(cast("list[str]", document.get("aliases", []))),
@@ -462,22 +474,6 @@ def _host_link(fields: Fields) -> HostLink:
         pageable_bytes_per_s=_si(fields, "host_link.pageable_gb_per_s", 1e9),
         latency_s=_si(fields, "host_link.latency_us", 1e-6),
         peak_bytes_per_s=host_link_gb_per_s(fields) * 1e9 if known else h2d_bytes_per_s,
-    )
-
-
-def _links(fields: Fields) -> tuple[Link, ...]:
-    names = {
-        "nvlink": f"NVLink {fields.get('nvlink.generation')}",
-        "xgmi": "Infinity Fabric",
-    }
-    return tuple(
-        Link(
-            name=name,
-            bytes_per_s=_si(fields, f"{section}.gb_per_s_per_direction", 1e9),
-            sub_links=int(fields[f"{section}.links"]),
-        )
-        for section, name in names.items()
-        if f"{section}.links" in fields
     )
 
 

@@ -20,23 +20,6 @@ def in_dependency_order(
     define: inputs and initializers.
     """
     nodes = list(protos)
-    producer = _producers(nodes, given)
-    if all(
-        producer.get(name, -1) < index
-        for index, node in enumerate(nodes)
-        for name in _names_read(node)
-    ):
-        return nodes
-    reads = [
-        {producer[name] for name in _names_read(node) if name in producer}
-        for node in nodes
-    ]
-    return [nodes[i] for i in _sorted(nodes, reads)]
-
-
-def _producers(
-    nodes: Sequence[onnx.NodeProto], given: AbstractSet[str]
-) -> dict[str, int]:
     producer: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for name in node.output:
@@ -50,7 +33,17 @@ def _producers(
                 )
                 raise UnsupportedModelError(msg)
             producer[name] = index
-    return producer
+    if all(
+        producer.get(name, -1) < index
+        for index, node in enumerate(nodes)
+        for name in _names_read(node)
+    ):
+        return nodes
+    reads = [
+        {producer[name] for name in _names_read(node) if name in producer}
+        for node in nodes
+    ]
+    return [nodes[i] for i in _sorted(nodes, reads)]
 
 
 def _names_read(node: onnx.NodeProto) -> Iterator[str]:

@@ -33,27 +33,23 @@ def parse_launches(reader: Reader) -> LaunchGraph:
     graph = LaunchGraph(reader.name("symbol"))
     reader.expect("{")
     while not reader.accept("}"):
-        _line(reader, graph)
+        word = reader.take("word")
+        if word in ("thread", "stream"):
+            name = reader.string()
+            device = reader.integer() if reader.accept("device") else 0
+            graph.resources.append(Resource(ResourceKind(word), name, device))
+        elif word == "op":
+            graph.add_op(_op(reader))
+        elif word == "signature":
+            known = len(graph.kernels)
+            if graph.intern(_kernel(reader)) != known:
+                reader.fail("the same signature stands twice")
+        elif word in _KINDS:
+            _task(reader, graph, _KINDS[word])
+        else:
+            reader.fail(f"unknown task kind {word!r}; known: {', '.join(_KINDS)}")
     verify_launches(graph)
     return graph
-
-
-def _line(reader: Reader, graph: LaunchGraph) -> None:
-    word = reader.take("word")
-    if word in ("thread", "stream"):
-        name = reader.string()
-        device = reader.integer() if reader.accept("device") else 0
-        graph.resources.append(Resource(ResourceKind(word), name, device))
-    elif word == "op":
-        graph.add_op(_op(reader))
-    elif word == "signature":
-        known = len(graph.kernels)
-        if graph.intern(_kernel(reader)) != known:
-            reader.fail("the same signature stands twice")
-    elif word in _KINDS:
-        _task(reader, graph, _KINDS[word])
-    else:
-        reader.fail(f"unknown task kind {word!r}; known: {', '.join(_KINDS)}")
 
 
 def _op(reader: Reader) -> LaunchOp:

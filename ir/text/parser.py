@@ -61,26 +61,24 @@ def _program(reader: Reader) -> Program:
         reader.expect("=")
         bindings[symbol] = reader.integer()
     while not reader.accept("}"):
-        classes.append(_rank_class(reader))
+        reader.expect("ranks")
+        ranks: list[int] = []
+        reader.expect("[")
+        while not reader.accept("]"):
+            ranks.append(reader.integer())
+            if not reader.accept(","):
+                reader.expect("]")
+                break
+        reader.expect("{")
+        ops = _graph(reader) if reader.at("graph") else None
+        launches = (
+            parse_launches(reader) if ops is None or reader.at("launches") else None
+        )
+        reader.expect("}")
+        classes.append(RankClass(tuple(ranks), ops, launches))
     if not classes:
         reader.fail("a program needs at least one rank class")
     return Program(name, tuple(classes), tuple(bindings.items()))
-
-
-def _rank_class(reader: Reader) -> RankClass:
-    reader.expect("ranks")
-    ranks: list[int] = []
-    reader.expect("[")
-    while not reader.accept("]"):
-        ranks.append(reader.integer())
-        if not reader.accept(","):
-            reader.expect("]")
-            break
-    reader.expect("{")
-    ops = _graph(reader) if reader.at("graph") else None
-    launches = parse_launches(reader) if ops is None or reader.at("launches") else None
-    reader.expect("}")
-    return RankClass(tuple(ranks), ops, launches)
 
 
 def _graph(reader: Reader) -> Graph:

@@ -50,7 +50,23 @@ def _of_tables(site: Site, count: int) -> Gradients:
     operands = (site.grad, *site.node.operands[count:])
     kept, op = site.kept(*_BAG), "embedding_bag_backward"
     if site.tables.fused and is_split_lookup(site.node):
-        _update(site, tables, operands)
+        # Update tables and states in place; the states come list by list.
+        kind, graph = site.tables.fused, site.tape.graph
+        states = [
+            declare_state(graph, table, name, state_types(kind, typed(table))[number])
+            for number, name in enumerate(STATES[kind])
+            for table in tables
+        ]
+        atomic: dict[str, AttrValue] = {"atomic": True} if site.tables.atomic else {}
+        name = f"{site.out.name}.{kind}"
+        site.tape.effect(
+            "embedding_bag_backward",
+            (*operands, *tables, *states),
+            name,
+            **site.kept(*_BAG),
+            optimizer=kind,
+            **atomic,
+        )
         return {}
     if tables[0] in site.tables.rows:
         rows = site.tape.ops(op, 2, *operands, sparse=True, **kept)
@@ -69,26 +85,6 @@ def _popularity(node: Node) -> str:
     (table,) = node.attributes.records("tables")
     of_op = node.attributes.get("popularity")
     return str(table.get("popularity", of_op) or "")
-
-
-def _update(site: Site, tables: tuple[Value, ...], operands: tuple[Value, ...]) -> None:
-    """Update tables and states in place; the states come list by list."""
-    kind, graph = site.tables.fused, site.tape.graph
-    states = [
-        declare_state(graph, table, name, state_types(kind, typed(table))[number])
-        for number, name in enumerate(STATES[kind])
-        for table in tables
-    ]
-    atomic: dict[str, AttrValue] = {"atomic": True} if site.tables.atomic else {}
-    name = f"{site.out.name}.{kind}"
-    site.tape.effect(
-        "embedding_bag_backward",
-        (*operands, *tables, *states),
-        name,
-        **site.kept(*_BAG),
-        optimizer=kind,
-        **atomic,
-    )
 
 
 RULES: Mapping[str, Rule] = {"embedding_bag": _embedding_bag}

@@ -153,7 +153,22 @@ def find_plan(text: str, tables: Sequence[TableSize], world: World) -> Plan:
     """
     check_parts(len(tables), world.ranks)
     if text.partition(";")[0] in NAMED_PLANS:
-        return _placed(_kinds(text, tables), tables, world)
+        # Shard tables, the heaviest first, each to where least is yet.
+        kinds = _kinds(text, tables)
+        loads = {count: [0.0] * count for count in (world.nodes, world.ranks)}
+        found: dict[str, Placement] = {}
+        for table in sorted(tables, key=lambda t: -t.load):
+            kind = kinds[table.name]
+            if kind in _EVERYWHERE:
+                found[table.name] = Placement(kind)
+                continue
+            load = loads[world.nodes if kind in ON_NODES else world.ranks]
+            parts = _parts(table.dim, len(load)) if kind in _BY_COLUMNS else 1
+            least = sorted(range(len(load)), key=load.__getitem__)[:parts]
+            for place in least:
+                load[place] += table.load / parts
+            found[table.name] = Placement(kind, tuple(sorted(least)))
+        return found
     if text.lstrip().startswith("{"):
         return read_plan(text, tables, world, "plan")
     path = Path(text)
@@ -195,26 +210,6 @@ def _kinds(text: str, tables: Sequence[TableSize]) -> dict[str, str]:
             raise UsageError(msg)
         kinds[name] = NAMED_PLANS[plan]
     return kinds
-
-
-def _placed(
-    kinds: Mapping[str, str], tables: Sequence[TableSize], world: World
-) -> Plan:
-    """Shard tables, the heaviest first, each to where least is yet."""
-    loads = {count: [0.0] * count for count in (world.nodes, world.ranks)}
-    found: dict[str, Placement] = {}
-    for table in sorted(tables, key=lambda t: -t.load):
-        kind = kinds[table.name]
-        if kind in _EVERYWHERE:
-            found[table.name] = Placement(kind)
-            continue
-        load = loads[world.nodes if kind in ON_NODES else world.ranks]
-        parts = _parts(table.dim, len(load)) if kind in _BY_COLUMNS else 1
-        least = sorted(range(len(load)), key=load.__getitem__)[:parts]
-        for place in least:
-            load[place] += table.load / parts
-        found[table.name] = Placement(kind, tuple(sorted(least)))
-    return found
 
 
 def _parts(dim: int, most: int) -> int:

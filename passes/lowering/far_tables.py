@@ -111,7 +111,21 @@ def check_places(
     updates = _optimizer([rank for rank in program.classes if _looks_up(rank)])
     for place, stored in _stored(program, target, updates).items():
         if place == REMOTE:
-            _check_servers(stored, ctx)
+            table = stored.table
+            count, name = table.integer("servers"), str(table["server"])
+            resources = server_target(name).resources
+            room = 0.0 if resources is None else resources.dram_bytes
+            wanted = -(-int(stored.nbytes) // max(int(room), 1))
+            advice = f"; servers={wanted} hold them"
+            servers = "server" if count == 1 else "servers"
+            _check_room(f"{count} {servers} ({name})", stored, count * room, advice)
+            waits = "does not wait for" if table.get("ahead") else "waits for"
+            ctx.note(
+                "remote",
+                f"{count} x {name} are parameter servers; a request takes "
+                f"{float(str(table['rpc_us'])):g} us, and a step {waits} its rows",
+                name,
+            )
         elif place in _IN_DRAM:
             _check_host(target, stored, ctx)
         else:
@@ -224,24 +238,6 @@ def _nodes(target: Target, tier: Tier, nbytes: float) -> str:
 
 def _counted(nodes: int) -> str:
     return "1 node holds them with" if nodes == 1 else f"{nodes} nodes hold them with"
-
-
-def _check_servers(stored: _Stored, ctx: PassContext) -> None:
-    table = stored.table
-    count, name = table.integer("servers"), str(table["server"])
-    resources = server_target(name).resources
-    room = 0.0 if resources is None else resources.dram_bytes
-    wanted = -(-int(stored.nbytes) // max(int(room), 1))
-    advice = f"; servers={wanted} hold them"
-    servers = "server" if count == 1 else "servers"
-    _check_room(f"{count} {servers} ({name})", stored, count * room, advice)
-    waits = "does not wait for" if table.get("ahead") else "waits for"
-    ctx.note(
-        "remote",
-        f"{count} x {name} are parameter servers; a request takes "
-        f"{float(str(table['rpc_us'])):g} us, and a step {waits} its rows",
-        name,
-    )
 
 
 def _check_room(place: str, stored: _Stored, room: float, advice: str) -> None:

@@ -70,22 +70,12 @@ def time_errors(analysis: Analysis) -> TimeErrors:
     """Return the errors of the time of a step, of which kernels' are by signature."""
     time_s = analysis.get(CRITICAL_PATH).time_s
     found = errors_of_interval(time_s, analysis.get(INTERVAL))
-    own = _own_of_kernels(analysis)
-    others = [
-        (each.sigma + each.sigma_low) / 2
-        for each in analysis.get(INTERVAL).factors
-        if each.shared_with in ALONE and each.factor != KERNEL
-    ]
-    return TimeErrors(time_s, {**found.shared, **own}, math.hypot(AGAIN, *others))
-
-
-def _own_of_kernels(analysis: Analysis) -> dict[Hashable, float]:
-    """Return how far one sigma of each kernel's own error moves the time."""
+    # How far one sigma of each kernel's own error moves the time.
     path, schedule = analysis.get(CRITICAL_PATH), analysis.get(SCHEDULE)
     timeline = analysis.get(TIMELINE)
     seconds = np.zeros(len(timeline))
     seconds[path.task_numbers] = schedule.durations_s[path.task_numbers]
-    found: dict[Hashable, float] = {}
+    own: dict[Hashable, float] = {}
     costs = analysis.get(KERNEL_COST)
     for graph, offset, cost in zip(
         timeline.graphs, timeline.offsets, costs, strict=True
@@ -97,8 +87,13 @@ def _own_of_kernels(analysis: Analysis) -> dict[Hashable, float]:
         moved = of_kernels * cost.sigma_independent / path.time_s
         for kernel in np.flatnonzero(moved).tolist():
             signature = graph.kernels[kernel]
-            found[signature] = found.get(signature, 0.0) + float(moved[kernel])
-    return found
+            own[signature] = own.get(signature, 0.0) + float(moved[kernel])
+    others = [
+        (each.sigma + each.sigma_low) / 2
+        for each in analysis.get(INTERVAL).factors
+        if each.shared_with in ALONE and each.factor != KERNEL
+    ]
+    return TimeErrors(time_s, {**found.shared, **own}, math.hypot(AGAIN, *others))
 
 
 def probabilities_best(times: Sequence[TimeErrors]) -> list[float]:

@@ -102,7 +102,21 @@ def times_of_windows(
     if not questions:
         return []
     windows = [window for window, _ in questions]
-    edges = _edges_between(timeline, windows)
+    # The edges that are not within one window.
+    number = np.arange(len(timeline))
+    waits = [(j, i) for i, after in enumerate(timeline.after) for j in after]
+    waited = np.array(waits, dtype=np.intp).reshape(-1, 2)
+    previous, issue = np.array(timeline.previous), np.array(timeline.issue)
+    source = np.concatenate([previous, issue, waited[:, 0]])
+    target = np.concatenate([number, number, waited[:, 1]])
+    latency_s = np.full(len(timeline), timeline.latency_s)
+    lag_s = np.concatenate([timeline.gap_s, latency_s, np.zeros(len(waited))])
+    begins = np.ones(len(timeline), dtype=np.intp)
+    for window in windows:
+        begins[window.first + 1 : window.last + 1] = 0
+    place = np.cumsum(begins)
+    kept = (source >= 0) & (place[source] != place[target])
+    edges = _Edges(source[kept], target[kept], lag_s[kept])
     time_s = max(schedule.end_s)
     late_s = np.array(latest_ends(timeline, schedule.duration_s, time_s))
     follows_s = time_s - (late_s - schedule.durations_s)
@@ -132,24 +146,6 @@ class _Edges:
     source: Indices
     target: Indices
     lag_s: Floats
-
-
-def _edges_between(timeline: Timeline, windows: Sequence[Window]) -> _Edges:
-    """Return the edges that are not within one window."""
-    number = np.arange(len(timeline))
-    waits = [(j, i) for i, after in enumerate(timeline.after) for j in after]
-    waited = np.array(waits, dtype=np.intp).reshape(-1, 2)
-    previous, issue = np.array(timeline.previous), np.array(timeline.issue)
-    source = np.concatenate([previous, issue, waited[:, 0]])
-    target = np.concatenate([number, number, waited[:, 1]])
-    latency_s = np.full(len(timeline), timeline.latency_s)
-    lag_s = np.concatenate([timeline.gap_s, latency_s, np.zeros(len(waited))])
-    begins = np.ones(len(timeline), dtype=np.intp)
-    for window in windows:
-        begins[window.first + 1 : window.last + 1] = 0
-    place = np.cumsum(begins)
-    kept = (source >= 0) & (place[source] != place[target])
-    return _Edges(source[kept], target[kept], lag_s[kept])
 
 
 def _passing(

@@ -79,7 +79,22 @@ class SustainedClock(Pass):
             return
         hosted, costs = ctx.get(HOSTED, program), ctx.get(KERNEL_COST, program)
         ranks = [len(rank.ranks) for rank in program.classes]
-        step = _shortest(hosted, costs, ranks, target, power)
+        # The step with the least time that it can take.
+        # That is what its busiest stream or thread has to do: no schedule need be
+        # solved to see that a step stays within the cap.
+        boards: list[_Board] = []
+        least_s = 0.0
+        for launches, cost, number in zip(hosted, costs, ranks, strict=True):
+            graph = launches.graph
+            durations_s = task_durations([launches], [cost])
+            busy_s = np.bincount(integers(graph.resource), durations_s)
+            least_s = max(least_s, float(busy_s.max(initial=0.0)))
+            counts = np.bincount(sources(graph).kernel, minlength=len(cost))
+            table = KernelTable(graph.kernels)
+            draws = costmodels.draws_of(table, cost.seconds, target, power)
+            all_s = counts * cost.seconds
+            boards.append(_Board(draws, all_s, np.zeros(len(cost)), number))
+        step = _Step(boards, least_s)
         limit_watts = power.burst_watts
         if step.mean_watts(limit_watts) > power.cap_watts:
             step = _scheduled(step, hosted, costs, target)
@@ -90,7 +105,25 @@ class SustainedClock(Pass):
             )
             ctx.set(KERNEL_COST, program, tuple(slowed))
         sustained = step.sustained(limit_watts, target)
-        _say(ctx, sustained, step.mean_watts(limit_watts), power)
+        # Say that the cap holds the clock down, or that no clock is low enough.
+        mean_watts = step.mean_watts(limit_watts)
+        name, cap = ctx.target.name, f"{power.cap_watts:g} W"
+        if round(sustained.slowdown, 2) > 1:  # last digits differ by processor
+            ctx.note(
+                "power-cap",
+                f"the cap of {cap} holds the SM clock down: to "
+                f"{min(sustained.clock_hz) / 1e6:,.0f} MHz on average; kernels take up "
+                "to "
+                f"{sustained.slowdown:.2f} times as long as those of a short run",
+                name,
+            )
+        if mean_watts > power.cap_watts * (1 + _KEPT):
+            ctx.warn(
+                "cap-not-kept",
+                f"no SM clock keeps this step within the cap of {cap}: it draws "
+                f"{mean_watts:.0f} W, and memory would have to be slower, too",
+                name,
+            )
         ctx.set(SUSTAINED, program, sustained)
 
 
@@ -179,33 +212,6 @@ class _Step:
         )
 
 
-def _shortest(
-    hosted: Sequence[HostedLaunches],
-    costs: Sequence[Estimate],
-    ranks: Sequence[int],
-    target: Target,
-    power: Power,
-) -> _Step:
-    """Return the step with the least time that it can take.
-
-    That is what its busiest stream or thread has to do: no schedule need be solved to
-    see that a step stays within the cap.
-    """
-    boards: list[_Board] = []
-    least_s = 0.0
-    for launches, cost, number in zip(hosted, costs, ranks, strict=True):
-        graph = launches.graph
-        durations_s = task_durations([launches], [cost])
-        busy_s = np.bincount(integers(graph.resource), durations_s)
-        least_s = max(least_s, float(busy_s.max(initial=0.0)))
-        counts = np.bincount(sources(graph).kernel, minlength=len(cost))
-        table = KernelTable(graph.kernels)
-        draws = costmodels.draws_of(table, cost.seconds, target, power)
-        all_s = counts * cost.seconds
-        boards.append(_Board(draws, all_s, np.zeros(len(cost)), number))
-    return _Step(boards, least_s)
-
-
 def _scheduled(
     step: _Step,
     hosted: Sequence[HostedLaunches],
@@ -240,25 +246,3 @@ def _slowed(cost: Estimate, board: _Board, limit_watts: float) -> Estimate:
     of_target[OF_TARGET.index("clock")] = at.sigma
     seconds = cost.seconds * at.slowdown
     return attrs.evolve(cost, seconds=seconds, sigma_target=of_target)
-
-
-def _say(
-    ctx: PassContext, sustained: Sustained, mean_watts: float, power: Power
-) -> None:
-    """Say that the cap holds the clock down, or that no clock is low enough."""
-    name, cap = ctx.target.name, f"{power.cap_watts:g} W"
-    if round(sustained.slowdown, 2) > 1:  # last digits differ by processor
-        ctx.note(
-            "power-cap",
-            f"the cap of {cap} holds the SM clock down: to "
-            f"{min(sustained.clock_hz) / 1e6:,.0f} MHz on average; kernels take up to "
-            f"{sustained.slowdown:.2f} times as long as those of a short run",
-            name,
-        )
-    if mean_watts > power.cap_watts * (1 + _KEPT):
-        ctx.warn(
-            "cap-not-kept",
-            f"no SM clock keeps this step within the cap of {cap}: it draws "
-            f"{mean_watts:.0f} W, and memory would have to be slower, too",
-            name,
-        )

@@ -87,7 +87,20 @@ class MicrobatchWriter:
             self._begin(source.inputs)
             for node in nodes:
                 self._write(node)
-            self._join_rows()
+            # Put the rows of sparse gradients behind those of the microbatches before.
+            for value in self.sums.rows:
+                joined = self._value(value)
+                if self._number:
+                    before = self._held[value]
+                    first, *rest = typed(before).shape
+                    count = first + typed(joined).shape[0]
+                    type_ = attrs.evolve(typed(value), shape=(count, *rest))
+                    result = (f"{value.name}{self._suffix}.joined", type_)
+                    here = Location(phase=BACKWARD, origin=ACCUMULATE_GRAD)
+                    both = (before, joined)
+                    joined = self._one("concat", both, result, {"axis": 0}, here)
+                    self._made[value] = joined
+                self._held[value] = joined
             for gradient in self.sums.gradients:
                 if not gradient.late:
                     self._held[gradient.value] = self._value(gradient.value)
@@ -174,22 +187,6 @@ class MicrobatchWriter:
             {"in_place": True},
             attrs.evolve(here, origin=ACCUMULATE_GRAD),
         )
-
-    def _join_rows(self) -> None:
-        """Put the rows of sparse gradients behind those of the microbatches before."""
-        for value in self.sums.rows:
-            joined = self._value(value)
-            if self._number:
-                before = self._held[value]
-                first, *rest = typed(before).shape
-                count = first + typed(joined).shape[0]
-                type_ = attrs.evolve(typed(value), shape=(count, *rest))
-                result = (f"{value.name}{self._suffix}.joined", type_)
-                here = Location(phase=BACKWARD, origin=ACCUMULATE_GRAD)
-                both = (before, joined)
-                joined = self._one("concat", both, result, {"axis": 0}, here)
-                self._made[value] = joined
-            self._held[value] = joined
 
     def _divide(self, node: Node) -> None:
         """Divide the loss by the number of microbatches, and so its gradient."""

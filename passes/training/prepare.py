@@ -65,17 +65,7 @@ def separate_vectors(graph: Graph, ctx: PassContext) -> None:
     Exporters write equal initializers once, and those of a fresh model are all
     zeros or ones. No framework shares a vector between different modules.
     """
-    merged = _separate(graph)
-    if merged:
-        ctx.note(
-            "merged-parameters",
-            "biases and scales that the exporter merged, being equal, are those of one "
-            f"module each: {merged} more",
-        )
-
-
-def _separate(graph: Graph) -> int:
-    made = 0
+    merged = 0
     for vector in tuple(graph.parameters):
         if typed(vector).rank != 1 or not typed(vector).dtype.is_float:
             continue
@@ -87,8 +77,13 @@ def _separate(graph: Graph) -> int:
         for module, uses in list(by_module.items())[1:]:
             if _WITH_VECTORS.issuperset(use.node.op for use in uses):
                 _give_own(graph, vector, module, uses)
-                made += 1
-    return made
+                merged += 1
+    if merged:
+        ctx.note(
+            "merged-parameters",
+            "biases and scales that the exporter merged, being equal, are those of one "
+            f"module each: {merged} more",
+        )
 
 
 def _give_own(graph: Graph, vector: Value, module: str, uses: Sequence[Use]) -> None:

@@ -9,7 +9,7 @@ shards have offsets, sizes and a placement, and `cache_params` if its kernel cac
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from perfc.costmodels import UVM_CACHING
 from perfc.passes import DATA_PARALLEL, Placement, Plan, World
@@ -48,7 +48,24 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
     }
     if placement.tier == UVM_CACHING:
         entry["cache_params"] = {"load_factor": placement.cache}
-    shards = list(_shards(table, placement, world))
+    # The parts, those of the first columns first.
+    shards: list[dict[str, object]] = []
+    ranks = _ranks(placement, world)
+    by_columns = placement.kind in (COLUMN_WISE, GRID)
+    parts = len(placement.places) if by_columns else 1
+    among = len(ranks) // parts
+    block, dim = -(-table.rows // among), table.dim // parts
+    for number, rank in enumerate(ranks):
+        part, row = divmod(number, among)
+        first = min(row * block, table.rows)
+        rows = min(block, table.rows - first)
+        shards.append(
+            {
+                "shard_offsets": [first, part * dim],
+                "shard_sizes": [rows, dim],
+                "placement": f"rank:{rank}/cuda:{rank % world.per_node}",
+            }
+        )
     entry["sharding_spec"] = None if everywhere else {"shards": shards}
     return entry
 
@@ -60,23 +77,3 @@ def _ranks(placement: Placement, world: World) -> list[int]:
         size = world.per_node
         return [node * size + n for node in placement.places for n in range(size)]
     return list(placement.places)
-
-
-def _shards(
-    table: Table, placement: Placement, world: World
-) -> Iterator[dict[str, object]]:
-    """Yield the parts, those of the first columns first."""
-    ranks = _ranks(placement, world)
-    by_columns = placement.kind in (COLUMN_WISE, GRID)
-    parts = len(placement.places) if by_columns else 1
-    among = len(ranks) // parts
-    block, dim = -(-table.rows // among), table.dim // parts
-    for number, rank in enumerate(ranks):
-        part, row = divmod(number, among)
-        first = min(row * block, table.rows)
-        rows = min(block, table.rows - first)
-        yield {
-            "shard_offsets": [first, part * dim],
-            "shard_sizes": [rows, dim],
-            "placement": f"rank:{rank}/cuda:{rank % world.per_node}",
-        }

@@ -209,28 +209,23 @@ def _choices(chooser: Times, reference: Times) -> Iterator[Choice]:
         for plan in real:
             _check_time(task, plan, real[plan])
             _check_time(task, plan, guessed[plan])
-        yield _choice(task, guessed, real)
-
-
-def _choice(
-    task: str, guessed: Mapping[str, float], real: Mapping[str, float]
-) -> Choice:
-    names, times = list(real), list(real.values())
-    least_s = min(guessed[plan] for plan in real)
-    chosen = [plan for plan in real if not is_less(least_s, guessed[plan])]
-    best = names[least(times)]
-    fastest_s = min(times)
-    late = [plan for plan in chosen if is_less(fastest_s, real[plan])]
-    lost = math.fsum(real[plan] / fastest_s - 1 for plan in late)
-    return Choice(
-        task=task,
-        plans=len(real),
-        chosen=chosen[0],
-        best=best,
-        hit=1 - len(late) / len(chosen),
-        regret=lost / len(chosen),
-        tau=kendall_tau([guessed[plan] for plan in real], times),
-    )
+        names, times = list(real), list(real.values())
+        least_s = min(guessed[plan] for plan in real)
+        chosen = [plan for plan in real if not is_less(least_s, guessed[plan])]
+        best = names[least(times)]
+        fastest_s = min(times)
+        late = [plan for plan in chosen if is_less(fastest_s, real[plan])]
+        lost = math.fsum(real[plan] / fastest_s - 1 for plan in late)
+        choice = Choice(
+            task=task,
+            plans=len(real),
+            chosen=chosen[0],
+            best=best,
+            hit=1 - len(late) / len(chosen),
+            regret=lost / len(chosen),
+            tau=kendall_tau([guessed[plan] for plan in real], times),
+        )
+        yield choice
 
 
 def _check_time(task: str, plan: str, seconds: float) -> None:

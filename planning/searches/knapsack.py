@@ -104,7 +104,20 @@ def _layers(things: Sequence[Sequence[Option]], budget: float) -> list[_Layer]:
     weights, values = np.zeros(1), np.zeros(1)
     found: list[_Layer] = []
     for number, options in enumerate(things):
-        layer = _joined(weights, values, options, budget)
+        # The pairs with one more thing, those left out that another beats.
+        added = [(0.0, 0.0), *options]
+        all_weights = np.concatenate([weights + weight for weight, _ in added])
+        all_values = np.concatenate([values + value for _, value in added])
+        parents = np.tile(np.arange(len(weights), dtype=np.int32), len(added))
+        taken = np.repeat(np.arange(-1, len(options), dtype=np.int16), len(weights))
+        order = np.lexsort((-all_values, all_weights))
+        sorted_values = all_values[order]
+        best = np.maximum.accumulate(sorted_values)
+        better = np.ones(len(order), dtype=np.bool_)
+        better[1:] = sorted_values[1:] > best[:-1]
+        better &= all_weights[order] <= budget
+        kept = order[better]
+        layer = _Layer(all_weights[kept], all_values[kept], parents[kept], taken[kept])
         hopes = layer.values + rest.bound(number + 1, budget - layer.weights)
         known = max(known, float(layer.values.max()))
         hopeful = hopes >= known * (1 - _SLACK) - _SLACK
@@ -112,25 +125,6 @@ def _layers(things: Sequence[Sequence[Option]], budget: float) -> list[_Layer]:
         found.append(layer)
         weights, values = layer.weights, layer.values
     return found
-
-
-def _joined(
-    weights: Floats, values: Floats, options: Sequence[Option], budget: float
-) -> _Layer:
-    """Return the pairs with one more thing, those left out that another beats."""
-    added = [(0.0, 0.0), *options]
-    all_weights = np.concatenate([weights + weight for weight, _ in added])
-    all_values = np.concatenate([values + value for _, value in added])
-    parents = np.tile(np.arange(len(weights), dtype=np.int32), len(added))
-    taken = np.repeat(np.arange(-1, len(options), dtype=np.int16), len(weights))
-    order = np.lexsort((-all_values, all_weights))
-    sorted_values = all_values[order]
-    best = np.maximum.accumulate(sorted_values)
-    better = np.ones(len(order), dtype=np.bool_)
-    better[1:] = sorted_values[1:] > best[:-1]
-    better &= all_weights[order] <= budget
-    kept = order[better]
-    return _Layer(all_weights[kept], all_values[kept], parents[kept], taken[kept])
 
 
 def _picked(layer: _Layer, which: NDArray[np.bool_]) -> _Layer:

@@ -104,21 +104,8 @@ class LocalSearch:
 
     def _changes(self) -> Iterator[Change]:
         """Yield the changes to try next."""
-        hot, seconds = self._hot_ranks(), seconds_of_ranks(self.draft)
-        tables = [t for t in range(len(self.draft.choices)) if self._is_on(t, hot)]
-        for table in tables:
-            room = Room.without(self.draft, table, seconds)
-            for number, option in enumerate(self.draft.task.options[table]):
-                for places in self._places(room, number, option, hot):
-                    yield ((table, (number, places)),)
-        yield from self._swaps(tables, seconds)
-        yield from evictions(self.draft, tables)
-
-    def _hot_ranks(self) -> frozenset[int]:
-        """Return the ranks that decide: without their loads the step is shorter.
-
-        Where several are as late, none is alone: then the one with the most to do.
-        """
+        # The ranks that decide: without their loads the step is shorter.
+        # Where several are as late, none is alone: then the one with the most to do.
         draft, task = self.draft, self.draft.task
         busiest = most(seconds_of_ranks(draft))
         weighed = np.flatnonzero(task.weights * draft.loads.max(axis=0) > 0)
@@ -132,7 +119,15 @@ class LocalSearch:
         saved_s = draft.step_s - task.cost.step_s(without)
         noticed_s = TOLERANCE * draft.step_s
         late = [r for r, s in zip(found, saved_s, strict=True) if s > noticed_s]
-        return frozenset({busiest, *late})
+        hot, seconds = frozenset({busiest, *late}), seconds_of_ranks(self.draft)
+        tables = [t for t in range(len(self.draft.choices)) if self._is_on(t, hot)]
+        for table in tables:
+            room = Room.without(self.draft, table, seconds)
+            for number, option in enumerate(self.draft.task.options[table]):
+                for places in self._places(room, number, option, hot):
+                    yield ((table, (number, places)),)
+        yield from self._swaps(tables, seconds)
+        yield from evictions(self.draft, tables)
 
     def _is_on(self, table: int, ranks: frozenset[int]) -> bool:
         option, places = chosen(self.draft, table)

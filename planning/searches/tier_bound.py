@@ -126,7 +126,26 @@ class Relaxation:
         if self.setting.objective == COST:
             prices = [tier.usd_per_byte or 0.0 for tier in self.setting.tiers]
             return Sums.of([(fewest * self.task.amounts[0] * prices, 0.0)], shape)
-        return Sums.of([*self._watts(reads, moved, fewest)], shape)
+        # The watts of the fleet: by utilisation, and by the hosts it takes.
+        watts: list[tuple[Floats, float]] = []
+        setting = self.setting
+        host, drawn = setting.service.watts or 0.0, np.zeros_like(reads)
+        for number in self.used:
+            tier = setting.tiers[number]
+            if tier.read_watts is None:
+                continue
+            read, idle = tier_models.tier_watts(tier)
+            share = setting.queries_per_s * (read - idle) / tier.reads_per_s
+            drawn[:, number] = share * reads[:, number]
+            host += idle if self.told else 0.0
+        watts.append((fewest * drawn, fewest * host))
+        for number in self.used:
+            tier, only = setting.tiers[number], np.zeros(reads.shape[1])
+            share = DRIVE_SHARE if math.isfinite(tier.knee) else 1.0
+            only[number] = host * setting.fleet_per_s
+            watts.append((reads * only / (share * tier.reads_per_s), 0.0))
+            watts.append((moved * only / tier.read_bytes_per_s, 0.0))
+        return Sums.of([*watts], shape)
 
     def _times(self, reads: Floats, moved: Floats) -> Iterator[tuple[Floats, float]]:
         """Yield the time of a query by each part of each tier that is used."""
@@ -174,28 +193,6 @@ class Relaxation:
         """Whether whatever lies in a tier is read, cached or not."""
         looked_up = all(table.lookups > 0 for table in self.task.tables)
         return looked_up and bool(self.task.missed[:, self.high].min() > 0)
-
-    def _watts(
-        self, reads: Floats, moved: Floats, fewest: int
-    ) -> Iterator[tuple[Floats, float]]:
-        """Yield the watts of the fleet: by utilisation, and by the hosts it takes."""
-        setting = self.setting
-        host, drawn = setting.service.watts or 0.0, np.zeros_like(reads)
-        for number in self.used:
-            tier = setting.tiers[number]
-            if tier.read_watts is None:
-                continue
-            read, idle = tier_models.tier_watts(tier)
-            share = setting.queries_per_s * (read - idle) / tier.reads_per_s
-            drawn[:, number] = share * reads[:, number]
-            host += idle if self.told else 0.0
-        yield fewest * drawn, fewest * host
-        for number in self.used:
-            tier, only = setting.tiers[number], np.zeros(reads.shape[1])
-            share = DRIVE_SHARE if math.isfinite(tier.knee) else 1.0
-            only[number] = host * setting.fleet_per_s
-            yield reads * only / (share * tier.reads_per_s), 0.0
-            yield moved * only / tier.read_bytes_per_s, 0.0
 
     def limits(self) -> Floats:
         """Return the shares of limits that tables take, [limits, tables, tiers]."""

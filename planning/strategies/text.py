@@ -94,26 +94,23 @@ class _Reader:
 
     def _terms(self, value: str) -> None:
         for term in value.split("+"):
-            self._term(term)
-
-    def _term(self, term: str) -> None:
-        name, colon, number = term.partition(":")
-        kind = _SYNONYMS.get(name, name)
-        if kind == INTERLEAVED:
-            self._order(kind, self._number(number) if colon else CHUNKS)
-        elif kind in SCHEDULES and not colon:
-            self._order(kind, 1)
-        elif kind == MICROBATCHES:
-            if self.microbatches:
-                self._refuse(f"{MICROBATCHES} is said twice")
-            self.microbatches = self._number(number)
-        elif kind in _KINDS:
-            self._kind(kind, self._number(number) if colon else 0)
-        else:
-            known = ", ".join(
-                (*_KINDS, f"{MICROBATCHES}:N", *SCHEDULES, f"{INTERLEAVED}:N")
-            )
-            self._refuse(f"{name!r} is none of {known}")
+            name, colon, number = term.partition(":")
+            kind = _SYNONYMS.get(name, name)
+            if kind == INTERLEAVED:
+                self._order(kind, self._number(number) if colon else CHUNKS)
+            elif kind in SCHEDULES and not colon:
+                self._order(kind, 1)
+            elif kind == MICROBATCHES:
+                if self.microbatches:
+                    self._refuse(f"{MICROBATCHES} is said twice")
+                self.microbatches = self._number(number)
+            elif kind in _KINDS:
+                self._kind(kind, self._number(number) if colon else 0)
+            else:
+                known = ", ".join(
+                    (*_KINDS, f"{MICROBATCHES}:N", *SCHEDULES, f"{INTERLEAVED}:N")
+                )
+                self._refuse(f"{name!r} is none of {known}")
 
     def _order(self, schedule: str, chunks: int) -> None:
         if self.orders:

@@ -150,7 +150,23 @@ def _rows(
     """Return the rows of tables, or those that are measured now; and faulty ones."""
     if not tables:
         return _measured(device or "cpu", *measuring), Counter[str]()
-    rows, unread = _read_all(tables, target)
+    # The rows of all files, and how many cannot be read, by reason.
+    from perfc.measurements import (
+        MEASUREMENTS,
+        is_nccl_log,
+        read_nccl_log,
+        read_usable_rows,
+    )
+
+    rows: list[Measurement] = []
+    unread: Counter[str] = Counter()
+    for path in tables:
+        if is_nccl_log(path):
+            rows += read_nccl_log(path, target)
+            continue
+        usable, faulty = read_usable_rows(path, MEASUREMENTS)
+        rows += usable
+        unread += faulty
     # Refuse rows of a CPU where a GPU's were announced, and the other way round.
     others = sorted(
         {row.target for row in rows if (row.target == "cpu") is (device == "cuda")}
@@ -183,29 +199,6 @@ def _write(path: Path, profile: str) -> None:
         )
         raise PerfcError(msg)
     write_file(path, profile.encode())
-
-
-def _read_all(
-    paths: Sequence[Path], target: str | None
-) -> tuple[list[Measurement], Counter[str]]:
-    """Return the rows of all files, and how many cannot be read, by reason."""
-    from perfc.measurements import (
-        MEASUREMENTS,
-        is_nccl_log,
-        read_nccl_log,
-        read_usable_rows,
-    )
-
-    rows: list[Measurement] = []
-    unread: Counter[str] = Counter()
-    for path in paths:
-        if is_nccl_log(path):
-            rows += read_nccl_log(path, target)
-            continue
-        usable, faulty = read_usable_rows(path, MEASUREMENTS)
-        rows += usable
-        unread += faulty
-    return rows, unread
 
 
 def _from_traces(

@@ -21,7 +21,7 @@ from perfc.tools.models import start_torch
 from perfc.tools.request import INFERENCE, TRAINING
 
 if TYPE_CHECKING:
-    from perfc.measure.models import Keep, Setting
+    from perfc.measure.models import Keep
     from perfc.measure.profiled import Trace
     from perfc.measurements import WorkloadMeasurement
 
@@ -193,7 +193,23 @@ def workload(model: str, **options: Any) -> int:
         iterations=options["iterations"],
         seconds=options["minutes"] * 60,
     )
-    settings = _settings(options)
+    # The settings to measure: every batch in every mode and runtime.
+    from perfc.measure.models import OWN, Setting
+
+    settings = [
+        Setting(
+            batch=batch,
+            mode=mode,
+            optimizer=(options["optimizer"] or OWN) if mode == TRAINING else "",
+            dtype=options["dtype"],
+            runtime=runtime,
+            inputs=options["inputs"],
+            attention=options["attention"],
+        )
+        for batch in options["batch"] or (None,)
+        for mode in options["mode"]
+        for runtime in options["runtime"]
+    ]
     if options["trace"] is not None:
         run.keep = _writer_of(options["trace"], several=len(settings) > 1)
     run.measure(settings, say=current_progress().line)
@@ -210,23 +226,3 @@ def _writer_of(path: Path, *, several: bool) -> Keep:
         write_file(named if several else path, trace.text)
 
     return write
-
-
-def _settings(options: dict[str, Any]) -> list[Setting]:
-    """Return the settings to measure: every batch in every mode and runtime."""
-    from perfc.measure.models import OWN, Setting
-
-    return [
-        Setting(
-            batch=batch,
-            mode=mode,
-            optimizer=(options["optimizer"] or OWN) if mode == TRAINING else "",
-            dtype=options["dtype"],
-            runtime=runtime,
-            inputs=options["inputs"],
-            attention=options["attention"],
-        )
-        for batch in options["batch"] or (None,)
-        for mode in options["mode"]
-        for runtime in options["runtime"]
-    ]

@@ -195,11 +195,6 @@ class Deduplication(VerbResult):
         }
 
     def _text(self) -> str:
-        parts = [self._title(), columns_text(group_rows(self))]
-        parts += [columns_text(step_rows(self)), *self._remarks()]
-        return "\n\n".join(parts) + "\n"
-
-    def _title(self) -> str:
         report, ranks = self.steps[0].report, self.request.ranks or 1
         what = "training step" if self.request.mode == TRAINING else "inference"
         whose = f"each of {ranks} ranks" if ranks > 1 else "one GPU"
@@ -214,7 +209,9 @@ class Deduplication(VerbResult):
                 f", measured on {found.samples:,} samples of {found.path}: "
                 f"{found.whole:.4g} uncut"
             )
-        return title
+        parts = [title, columns_text(group_rows(self))]
+        parts += [columns_text(step_rows(self)), *self._remarks()]
+        return "\n\n".join(parts) + "\n"
 
     def _remarks(self) -> Iterator[str]:
         if not self.gains_little:

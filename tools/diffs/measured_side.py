@@ -145,7 +145,20 @@ class _Step:
     def nodes(self) -> list[SideNode]:
         """Return its ops, each with its part of the time, in the order of the host."""
         self._own_device_tasks()
-        self._own_host_tasks()
+        graph = self.recorded.graph
+        lines: dict[int, list[int]] = defaultdict(list)
+        for task in self.step.tasks:
+            if graph.kind[task] in HOST_KINDS:
+                lines[graph.resource[task]].append(task)
+        tops = {
+            op.start_us: op
+            for op in reversed(self.recorded.trace.ops)
+            if not op.is_label and self._parents[id(op)] is None
+        }
+        for line in lines.values():
+            if self._is_prediction:
+                self._own_inner_ops(line)
+            self._own_line(line, tops)
         step, recorded = self.step, self.recorded
         last = last_task(recorded, step.tasks, step.end_us)
         path = MeasuredPath(recorded)
@@ -205,22 +218,6 @@ class _Step:
         known = (one for one in chain if plain_op(one.name) in self.names)
         own = (one for one in chain if not one.name.startswith(_EVALUATED))
         return next(known, next(own, chain[0] if chain else None))
-
-    def _own_host_tasks(self) -> None:
-        graph = self.recorded.graph
-        lines: dict[int, list[int]] = defaultdict(list)
-        for task in self.step.tasks:
-            if graph.kind[task] in HOST_KINDS:
-                lines[graph.resource[task]].append(task)
-        tops = {
-            op.start_us: op
-            for op in reversed(self.recorded.trace.ops)
-            if not op.is_label and self._parents[id(op)] is None
-        }
-        for line in lines.values():
-            if self._is_prediction:
-                self._own_inner_ops(line)
-            self._own_line(line, tops)
 
     @functools.cached_property
     def _is_prediction(self) -> bool:

@@ -213,7 +213,21 @@ def sides_of(document: Json, where: str) -> list[Side]:
 def _side(found: _Fields) -> Side:
     model, target = found.part("model"), found.part("target")
     time_us = found.part("summary").number("time_us")
-    segments = _path(found, time_us)
+    # The parts of the critical path, by rank and node.
+    segments: dict[tuple[int, str], list[Segment]] = {}
+    for one in found.list("critical_path"):
+        key = one.integer("rank"), one.text("node")
+        segment = Segment(
+            one.text("kind"), one.text("detail"), one.number("duration_us")
+        )
+        segments.setdefault(key, []).append(segment)
+    total_us = math.fsum(s.us for own in segments.values() for s in own)
+    if abs(total_us - time_us) > _TOLERANCE * time_us:
+        msg = (
+            f"{found.where}: {found.path}critical_path: expected segments that sum to "
+            f"summary.time_us, {time_us:.10g}, found {total_us:.10g}"
+        )
+        raise PerfcError(msg)
     first: dict[tuple[int, str], tuple[str, str, str]] = {}
     nodes = [_node(one, segments, first) for one in found.list("nodes")]
     if segments:
@@ -237,25 +251,6 @@ def _side(found: _Fields) -> Side:
         target.text("name"),
         model.text("name"),
     )
-
-
-def _path(found: _Fields, time_us: float) -> dict[tuple[int, str], list[Segment]]:
-    """Return the parts of the critical path, by rank and node."""
-    segments: dict[tuple[int, str], list[Segment]] = {}
-    for one in found.list("critical_path"):
-        key = one.integer("rank"), one.text("node")
-        segment = Segment(
-            one.text("kind"), one.text("detail"), one.number("duration_us")
-        )
-        segments.setdefault(key, []).append(segment)
-    total_us = math.fsum(s.us for own in segments.values() for s in own)
-    if abs(total_us - time_us) > _TOLERANCE * time_us:
-        msg = (
-            f"{found.where}: {found.path}critical_path: expected segments that sum to "
-            f"summary.time_us, {time_us:.10g}, found {total_us:.10g}"
-        )
-        raise PerfcError(msg)
-    return segments
 
 
 def _without_node(found: _Fields, missing: Collection[tuple[int, str]]) -> PerfcError:

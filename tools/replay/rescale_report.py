@@ -245,15 +245,6 @@ def rescale_text(
         verbose: Whether to say what each kernel was carried over by.
 
     """
-    blocks = [_times_text(rescaling, rescaled)]
-    blocks += [_methods_text(rescaling, one) for one in rescaled]
-    blocks += [_kernels_text(rescaling, one) for one in rescaled if verbose]
-    said = () if quiet else _diagnostics(rescaling, rescaled)
-    notes = [remark.line for remark in said]
-    return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
-
-
-def _times_text(rescaling: Rescaling, rescaled: Sequence[Rescaled]) -> str:
     origin = rescaling.origin.target.name
     header = ("target", "step", f"on {origin}", "predicted", "90 %", "speed-up")
     several = len(rescaled) > 1
@@ -266,7 +257,12 @@ def _times_text(rescaling: Rescaling, rescaled: Sequence[Rescaled]) -> str:
         for step, interval in zip(expected.steps, intervals.steps, strict=True):
             times = (step.measured_us, step.simulated_us)
             rows.append(("", step.name, *_cells(times, interval), *("",) * several))
-    return columns_text(rows)
+    blocks = [columns_text(rows)]
+    blocks += [_methods_text(rescaling, one) for one in rescaled]
+    blocks += [_kernels_text(rescaling, one) for one in rescaled if verbose]
+    said = () if quiet else _diagnostics(rescaling, rescaled)
+    notes = [remark.line for remark in said]
+    return "\n\n".join(filter(None, [*blocks, "\n".join(notes)])) + "\n"
 
 
 def _cells(times_us: tuple[float, float], interval: Interval) -> Iterator[str]:

@@ -127,8 +127,22 @@ def report_tables(
 
     """
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
+    model, target = report["model"], report["target"]
+    batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
+    ranks = world_size(report)
+    count = model.get("microbatches", 1)
+    batch += [f"{count:,} microbatches"] if count > 1 else []
+    batch += [f"{ranks:,} ranks"] if ranks > 1 else []
+    dtype = model["dtype"]
+    if (tf32 := model.get("cudnn_tf32")) is not None:
+        dtype += f", cuDNN in {'TF32' if tf32 else 'fp32'}"
+    parts = [model["name"], *batch, model["mode"], dtype, target["name"]]
+    parts += [report["runtime"], f"host profile {target['profile']}"]
+    if target["calibration"] not in (None, target["profile"]):
+        parts += [f"calibrated by {target['calibration']}"]
+    parts += [f"preset {target['preset']}"] if "preset" in target else []
     return Tables(
-        _title(report),
+        " · ".join(parts),
         list(_headline(report, device)),
         [(label, us, format_share(us, time_us)) for label, us in rows],
         _top_ops(report, name_of(device)),
@@ -190,24 +204,6 @@ def format_report(
     lines += ["", *_wrapped(f"Bottleneck: {tables.bottleneck}")]
     lines += _remarks(report["diagnostics"])
     return "\n".join(lines) + "\n"
-
-
-def _title(report: Json) -> str:
-    model, target = report["model"], report["target"]
-    batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
-    ranks = world_size(report)
-    count = model.get("microbatches", 1)
-    batch += [f"{count:,} microbatches"] if count > 1 else []
-    batch += [f"{ranks:,} ranks"] if ranks > 1 else []
-    dtype = model["dtype"]
-    if (tf32 := model.get("cudnn_tf32")) is not None:
-        dtype += f", cuDNN in {'TF32' if tf32 else 'fp32'}"
-    parts = [model["name"], *batch, model["mode"], dtype, target["name"]]
-    parts += [report["runtime"], f"host profile {target['profile']}"]
-    if target["calibration"] not in (None, target["profile"]):
-        parts += [f"calibrated by {target['calibration']}"]
-    parts += [f"preset {target['preset']}"] if "preset" in target else []
-    return " · ".join(parts)
 
 
 def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:

@@ -195,22 +195,9 @@ class _Pricer:
         asked = self.space.request_of(one)
         if isinstance(asked.model, Model):
             return asked
-        request, model = self._loaded(one, asked)
-        return attrs.evolve(
-            request,
-            model=model,
-            runtime=asked.runtime,
-            inputs=asked.inputs,
-            attention=asked.attention,
-            overheads=asked.overheads,
-        )
-
-    def _loaded(self, one: Configuration, asked: Request) -> tuple[Request, Model]:
-        """Return the rest of a request once its model is loaded, and the model.
-
-        A model is loaded with the sizes of the first configuration that it can have,
-        and bound to those of the others.
-        """
+        # The rest of a request once its model is loaded, and the model.
+        # A model is loaded with the sizes of the first configuration that it can have,
+        # and bound to those of the others.
         structure, sizes = self.space.structure(one), self.space.sizes(one)
         if self._request is None or structure != self._structure:
             self._request = None
@@ -223,7 +210,15 @@ class _Pricer:
             self._bound = loaded.bind(
                 asked.batch, pooling=asked.pooling, dims=asked.dims
             )
-        return self._request, cast("Model", self._bound)
+        request, model = self._request, cast("Model", self._bound)
+        return attrs.evolve(
+            request,
+            model=model,
+            runtime=asked.runtime,
+            inputs=asked.inputs,
+            attention=asked.attention,
+            overheads=asked.overheads,
+        )
 
     def target(self, one: Configuration) -> Target:
         """Return the target of a configuration."""

@@ -121,7 +121,25 @@ class PipelineParallel(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Make a class of ranks of every stage."""
-        source, ranks = self._checked(program)
+        # The graph, and how many ranks share its layers.
+        (rank, *others) = program.classes
+        if rank.ops is None:
+            msg = f"{program} is given as launches: it has no layers"
+            raise UnsupportedModelError(msg)
+        if others or program.replicas > 1:
+            msg = (
+                f"{self.name} takes one model on one GPU, or on ranks of "
+                "tensor-parallel; other rewrites come after it, or not at all"
+            )
+            raise UsageError(msg)
+        if any(node.regions for node in rank.ops):
+            msg = f"{rank.ops} has loops or branches, which {self.name} does not cut"
+            raise UnsupportedModelError(msg)
+        where = f"{self.microbatches:,} microbatches of {self.name}"
+        spend("pipeline-nodes", self.microbatches * len(rank.ops), where)
+        if self.microbatches > 1:
+            check_updates(rank.ops)
+        source, ranks = rank.ops, len(rank.ranks)
         dims = microbatch_dims(source, self.microbatches)
         graph = bound_copy(source, dims)
         known = _known(source, graph, ctx.get(ELEMENTS, source), dims)
@@ -150,27 +168,6 @@ class PipelineParallel(Transform):
             return None
         training, count = is_training_step(graph), self.microbatches
         return ChunkSteps.of(self.stages, self.chunks, count, training=training)
-
-    def _checked(self, program: Program) -> tuple[Graph, int]:
-        """Return the graph, and how many ranks share its layers."""
-        (rank, *others) = program.classes
-        if rank.ops is None:
-            msg = f"{program} is given as launches: it has no layers"
-            raise UnsupportedModelError(msg)
-        if others or program.replicas > 1:
-            msg = (
-                f"{self.name} takes one model on one GPU, or on ranks of "
-                "tensor-parallel; other rewrites come after it, or not at all"
-            )
-            raise UsageError(msg)
-        if any(node.regions for node in rank.ops):
-            msg = f"{rank.ops} has loops or branches, which {self.name} does not cut"
-            raise UnsupportedModelError(msg)
-        where = f"{self.microbatches:,} microbatches of {self.name}"
-        spend("pipeline-nodes", self.microbatches * len(rank.ops), where)
-        if self.microbatches > 1:
-            check_updates(rank.ops)
-        return rank.ops, len(rank.ranks)
 
     def _plan(self, source: Graph, stages: Stages, ranks: int) -> Plan:
         """Find what is divided, added up and sent."""

@@ -115,7 +115,20 @@ class StageWriter:
         self._declare(updates)
         for step in steps:
             self._step(step)
-        self._add_up_parts()
+        # All-reduce the gradients of parameters that other stages have, too.
+        for gradient in self.plan.gradients:
+            stages = gradient.stages
+            if len(stages) == 1 or self._part(gradient) is None:
+                continue
+            name = "shared." + "-".join(map(str, stages))
+            attributes = self.plan.communicator(stages[0], stages[1], name)
+            self._resident[gradient.value] = self._one(
+                "all_reduce",
+                (self._resident[gradient.value],),
+                (f"{gradient.value.name}.shared", typed(gradient.value)),
+                {**attributes, "ranks": len(stages)},
+                Location(phase=BACKWARD),
+            )
         for update in updates:
             # Step the optimizer for the parameters of the stage.
             node = update.node
@@ -233,22 +246,6 @@ class StageWriter:
         elif taken is not None:
             part = self._one(taken.op, (part,), result, taken.attributes, location)
         self._resident[gradient.value] = part
-
-    def _add_up_parts(self) -> None:
-        """All-reduce the gradients of parameters that other stages have, too."""
-        for gradient in self.plan.gradients:
-            stages = gradient.stages
-            if len(stages) == 1 or self._part(gradient) is None:
-                continue
-            name = "shared." + "-".join(map(str, stages))
-            attributes = self.plan.communicator(stages[0], stages[1], name)
-            self._resident[gradient.value] = self._one(
-                "all_reduce",
-                (self._resident[gradient.value],),
-                (f"{gradient.value.name}.shared", typed(gradient.value)),
-                {**attributes, "ranks": len(stages)},
-                Location(phase=BACKWARD),
-            )
 
     def _return(self) -> None:
         """Return gradients and losses; of an inference, all that it returns."""

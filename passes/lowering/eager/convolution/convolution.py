@@ -183,30 +183,26 @@ def _conv_tbc_backward(site: Site) -> Eager:
         sizes = [(1, inputs, outputs, rows) for rows in taps]
         launches += [gemm_launch(site, size, "tn") for size in sizes]
     if "bias" in wants:
-        launches += _sum_bias_tbc(site, grad)
+        # Over steps, then over the batch; the result is copied over zeros.
+        dtype = grad.type.dtype
+        steps, batch, channels = grad.shape
+        bias = Tensor(TensorType(dtype, (channels,)))
+        per_step = batch * bias.nbytes
+        first: dict[str, AttrValue] = {"rows": batch * channels, "cols": steps}
+        second: dict[str, AttrValue] = {"rows": channels, "cols": batch}
+        works = (
+            (first, Work(grad.numel, grad.nbytes, per_step)),
+            (second, Work(batch * channels, per_step, bias.nbytes)),
+        )
+        launches += [
+            elementwise_launch("fill", (), bias),
+            *(
+                vector_launch("reduction", dtype, {**params, "kind": "sum"}, work)
+                for params, work in works
+            ),
+            same_copy_launch(site, bias),
+        ]
     return Eager("aten::conv_tbc_backward", tuple(launches))
-
-
-def _sum_bias_tbc(site: Site, grad: Tensor) -> list[Launch]:
-    """Over steps, then over the batch; the result is copied over zeros."""
-    dtype = grad.type.dtype
-    steps, batch, channels = grad.shape
-    bias = Tensor(TensorType(dtype, (channels,)))
-    per_step = batch * bias.nbytes
-    first: dict[str, AttrValue] = {"rows": batch * channels, "cols": steps}
-    second: dict[str, AttrValue] = {"rows": channels, "cols": batch}
-    works = (
-        (first, Work(grad.numel, grad.nbytes, per_step)),
-        (second, Work(batch * channels, per_step, bias.nbytes)),
-    )
-    return [
-        elementwise_launch("fill", (), bias),
-        *(
-            vector_launch("reduction", dtype, {**params, "kind": "sum"}, work)
-            for params, work in works
-        ),
-        same_copy_launch(site, bias),
-    ]
 
 
 _PARALLEL_IMAGES = 32

@@ -75,7 +75,22 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
     if site.attributes.flag("atomic"):
         launches.append(_update(site, lookup, "atomic", lookup.tables))
         return Eager("batched_embedding_backward_sgd", tuple(launches))
-    launches += _transposed(lookup)
+    # `transpose_embedding_input`: from indices of bags to bags of each row.
+    total, touched = lookup.total, _touched(lookup)
+    bags = lookup.batch * len(lookup.tables)
+    params: dict[str, AttrValue] = {"bags": bags, "items": total}
+    read = total * lookup.index_bytes + (bags + 1) * lookup.index_bytes
+    written = total * (INDEX_BYTES + INFO_BYTES)
+    linearize = vector_launch("linearize_indices", I64, params, Work(0, read, written))
+    launches += (
+        linearize,
+        *radix_sort(total, _bits(lookup), INFO_BYTES),
+        fill(I32, total),
+        fill(I32, 1),
+        *runs(total, touched, INFO_BYTES),
+        fill(I32, 1),
+        *sums(total, INFO_BYTES),
+    )
     if site.attributes.flag("weighted"):
         launches += radix_sort(lookup.total, _bits(lookup), 4)
     if site.attributes.text("mode") == "mean":
@@ -105,25 +120,6 @@ def _bits(lookup: Lookup) -> int:
 def _touched(lookup: Lookup) -> int:
     """Return how many rows of all tables are looked up at all."""
     return sum(map(lookup.touched, lookup.tables))
-
-
-def _transposed(lookup: Lookup) -> tuple[Launch, ...]:
-    """`transpose_embedding_input`: from indices of bags to bags of each row."""
-    total, touched = lookup.total, _touched(lookup)
-    bags = lookup.batch * len(lookup.tables)
-    params: dict[str, AttrValue] = {"bags": bags, "items": total}
-    read = total * lookup.index_bytes + (bags + 1) * lookup.index_bytes
-    written = total * (INDEX_BYTES + INFO_BYTES)
-    linearize = vector_launch("linearize_indices", I64, params, Work(0, read, written))
-    return (
-        linearize,
-        *radix_sort(total, _bits(lookup), INFO_BYTES),
-        fill(I32, total),
-        fill(I32, 1),
-        *runs(total, touched, INFO_BYTES),
-        fill(I32, 1),
-        *sums(total, INFO_BYTES),
-    )
 
 
 def _long_runs(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
