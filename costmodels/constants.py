@@ -265,7 +265,6 @@ def _line(text: object) -> str:
 
 
 def _is_value(value: object) -> bool:
-    """Whether it is a number, or a list or table of them."""
     if isinstance(value, list):
         return all(map(_is_value, cast("list[object]", value)))
     if isinstance(value, dict):

@@ -141,7 +141,6 @@ def fit_device(seen: Observations, target: Target) -> DeviceFit:
 
 
 def _pages(fit: KernelFit) -> Mapping[str, float]:
-    """Return a fit's time of a new page, if it has one, for all that make pages new."""
     return {_PAGE: fit.values[_PAGE]} if _PAGE in fit.values else {}
 
 

@@ -101,7 +101,6 @@ def gemm_fits(
 
 
 def _factor(scale: float) -> dict[str, float]:
-    """Return the coefficients of a correction that adds nothing."""
     return {START: 0.0, SCALE: scale}
 
 

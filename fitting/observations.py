@@ -184,7 +184,6 @@ def _offsets_s(
 
 
 def _shortest_us(rows: Iterable[Measurement]) -> dict[str, float]:
-    """Return the shortest row of each op."""
     found: dict[str, float] = {}
     for row in rows:
         found[row.op] = min(found.get(row.op, row.latency_us), row.latency_us)

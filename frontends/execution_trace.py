@@ -142,7 +142,6 @@ class _Importing:
             self._call(op, phase)
 
     def _computes(self, op: ExecutedOp) -> bool:
-        """Whether an op, or one within it, does more than to make room and to copy."""
         name = op.call.name.partition("::")[2].removesuffix("_")
         if _is_call(op) and name not in _TRIVIAL:
             return True

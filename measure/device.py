@@ -148,7 +148,6 @@ def _cpu() -> Device:
 
 
 def _read(path: str) -> str:
-    """Return a file of the system, or nothing where the system has none."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

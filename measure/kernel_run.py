@@ -270,13 +270,11 @@ class KernelRun:
 
 
 def _said(error: Exception) -> str:
-    """Return the first line of an error."""
     said = " ".join(str(error).partition("\n")[0].split())
     return said or _UNSAID.get(type(error), type(error).__name__)
 
 
 def _line(case: Case) -> str:
-    """Return all of a case in one line."""
     return f"{case.op} {case.dtype} {case.params}"
 
 

@@ -138,7 +138,6 @@ def runs(case: Case) -> bool:
 def _turns(
     index: int, family: Family, device: Device, limits: Limits, seed: int
 ) -> Iterator[tuple[float, int, Case]]:
-    """Yield when each case has its turn, evenly over the rounds."""
     count = limits.rounds * family.turns
     cases = itertools.islice(_cases(family, device, limits, seed), count)
     for number, case in enumerate(cases):

@@ -142,7 +142,6 @@ def _npy(path: Path) -> list[TableTrace]:
 
 
 def _single(path: Path, name: str, found: Any) -> TableTrace:  # whatever a file has
-    """Return a table of bags of equal length, or of one row each."""
     rows = _integers(path, name, found, (1, 2))
     pooling = rows.shape[1] if len(rows.shape) > 1 else 1
     return _table(path, name, rows.reshape(-1), np.full(len(rows), pooling))

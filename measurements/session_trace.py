@@ -92,7 +92,6 @@ class SessionTrace:
         return attrs.evolve(self, lists=lists)
 
     def _keys(self, batch: int | None) -> Ints:
-        """Return a number for each piece of a session that is in one batch."""
         count = len(self.sessions)
         batches = np.arange(count) // (batch or count)
         keys: Ints = batches * (int(self.sessions.max()) + 1) + self.sessions

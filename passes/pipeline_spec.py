@@ -177,7 +177,6 @@ def _fields(cls: type[Pass]) -> tuple[attrs.Attribute[Any], ...]:
 
 
 def _kind(annotation: object) -> type | None:
-    """Return the scalar type that an annotation, or its text, names."""
     name = annotation if isinstance(annotation, str) else None
     if isinstance(annotation, type):
         name = annotation.__name__

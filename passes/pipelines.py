@@ -242,7 +242,6 @@ def check_order(passes: Sequence[Pass]) -> None:
 
 
 def _waited_for(p: Pass, passes: Sequence[Pass]) -> Sequence[Pass]:
-    """Return those of *passes* that have to run before *p*."""
     return [q for q in passes if q is not p and q.precedes(p)]
 
 

@@ -59,13 +59,11 @@ def _line(line: str, before: str, after: str) -> str:
 
 
 def _is_heading(line: str, before: str, after: str) -> bool:
-    """Whether a line stands alone above what it is about."""
     alone = not before and line[:1].strip() != "" and _COLUMNS.search(line) is None
     return alone and (after[:1] == " " or _COLUMNS.search(after) is not None)
 
 
 def _is_head(line: str, before: str, after: str) -> bool:
-    """Whether a line has the names of columns."""
     first = _COLUMNS.search(before) is None and _HEAD.match(line) is not None
     return first and _COLUMNS.search(after) is not None
 

@@ -49,7 +49,6 @@ def _shown(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value, in words."""
     article = "an" if type(value).__name__[0] in "aeioAEIO" else "a"
     return f"{article} {type(value).__name__}"
 
@@ -295,7 +294,6 @@ def read_model(name: str, value: object) -> Any:  # noqa: ANN401 - of any fronte
 
 
 def _is_of(package: str, value: object) -> bool:
-    """Whether a class, or one that it is derived from, is defined in a package."""
     homes = (kind.__module__.partition(".")[0] for kind in type(value).__mro__)
     return package in sys.modules and package in homes
 

@@ -101,7 +101,6 @@ class Progress:
         return f"{text}; {_rate_text(rate)}" if rate else text
 
     def _rate(self, done: int, now_s: float) -> float:
-        """Return things a second since the first that was heard of."""
         passed_s = now_s - self._since_s
         return (done - self._first) / passed_s if passed_s else 0.0
 
@@ -121,7 +120,6 @@ class Progress:
 
 
 def _rate_text(rate: float) -> str:
-    """Return how many a second, or, of slow things, how long each takes."""
     if rate < 1:
         return f"{1 / rate:,.3g} s each"
     return f"{rate:,.{0 if rate >= _WHOLE else 1}f} a second"

@@ -111,7 +111,6 @@ class TorchOptions(SettingOptions, total=False):
 
 
 def _told(read: Read, option: Option | None = None) -> dict[str, Any]:
-    """Return the metadata of a field of a request."""
     return {"read": read, "option": option}
 
 

@@ -209,7 +209,6 @@ def _argument(
 
 
 def _is_one(kind: object) -> bool:
-    """Whether it is one tensor, no list."""
     return str(kind).startswith("Tensor(")
 
 

@@ -90,7 +90,6 @@ def place_ops(
 
 
 def _labels(ops: Iterable[HostOp]) -> Iterator[Frame]:
-    """Yield labels that name a module."""
     for op in ops:
         if op.is_label and op.name.startswith(_MODULE):
             name = op.name.removeprefix(_MODULE)

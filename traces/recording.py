@@ -449,7 +449,6 @@ class _Recording:
 
 
 def _while_busy(gaps: Iterable[_Busy], latency_us: float) -> Iterator[float]:
-    """Yield the gaps after which no launch was waited for."""
     return (gap_us for busy_us, gap_us in gaps if busy_us > latency_us)
 
 

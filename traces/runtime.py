@@ -38,7 +38,6 @@ _STAGED_BYTES = 1 << 16
 
 @functools.cache  # a trace has some dozens of calls, each thousands of times
 def _plain(name: str) -> str:
-    """Return a call's name without the runtime's prefix and its version."""
     return _PREFIX.sub("", name, count=1).split("_")[0]
 
 

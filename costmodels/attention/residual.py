@@ -105,7 +105,6 @@ def _is_alike(kernels: Signatures[Number], target: Target) -> Flags | bool:
 
 
 def _network(target: Target) -> Network | None:
-    """Return that of the GPU, or of one with the same chip."""
     asked = target.once(nominal) or target
     found = network_of(ATTENTION_RESIDUAL_FILE, asked, ATTENTION_TYPE)
     return None if found is None else found[1]

@@ -91,7 +91,6 @@ class Installation:
 
 @functools.cache
 def _links_of(device: str, several: bool, ll_by_peer: bool) -> Links:
-    """Return those of the system of a GPU's maker."""
     target = load_target(MAKERS_SYSTEMS.get(device, device))
     links = collective_links(target, several=several)
     return attrs.evolve(links, ll_by_peer=ll_by_peer)

@@ -90,7 +90,6 @@ class Links:
 
 
 def _generation(target: Target) -> int:
-    """Return which of NCCL's constants hold for a GPU, by its major capability."""
     if not target.device.runs_cuda:
         return 7
     return min(max(int(float(target.device.compute_capability)), 7), 10)

@@ -211,7 +211,6 @@ def _knots(
 def _on_curve(
     c: Collectives, rows: Collectives, curve: NDArray[np.intp]
 ) -> NDArray[np.bool_]:
-    """Return which collectives are on the curve of some rows."""
     one = curve[0]
     found: NDArray[np.bool_] = c.op == rows.op[one]
     found &= (c.ranks == rows.ranks[one]) & (c.nodes == rows.nodes[one])

@@ -167,7 +167,6 @@ def _latency_s(
 def _simple_s(
     starts_ns: float | Floats, steps_ns: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
-    """Return the latency of Simple in a node."""
     return _latency_s(links.simple * starts_ns, links.simple * steps_ns, links, p)
 
 
@@ -309,7 +308,6 @@ def _ring_rate(c: Collectives, links: Links) -> Floats:
 
 
 def _reached(c: Collectives, links: Links) -> Floats:
-    """Return which share of a GPU's links leads to other members of a node."""
     if links.topology != MESH:
         return np.ones(len(c))
     return np.minimum(_peers(c) / max(links.gpus_per_node - 1, 1), 1.0)

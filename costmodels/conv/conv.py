@@ -294,7 +294,6 @@ def _without_tensor_cores(kernels: Signatures[Number]) -> Flags | bool:
 
 
 def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
-    """Whether each group of a convolution has one channel of the images."""
     groups = kernels.param("groups")
     found: Flags | bool = (groups > 1) & (kernels.param("c_in") == groups)
     return found

@@ -101,7 +101,6 @@ def _groups(kernel: Kernel) -> int:
 
 
 def _channels(kernel: Kernel) -> tuple[int, int]:
-    """Return the channels of a group of a convolution, in and out."""
     params, groups = kernel.params, _groups(kernel)
     return params.integer("c_in") // groups, params.integer("c_out") // groups
 

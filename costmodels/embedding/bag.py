@@ -256,7 +256,6 @@ def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
 
 
 def _live_bags(target: Target) -> float:
-    """Return how many bags, a warp each, a GPU works on at a time."""
     device = target.device
     warps = device.sm_count * device.max_threads_per_sm / device.warp_size
     return warps * OCCUPANCY

@@ -255,7 +255,6 @@ def _on_host(kernel: Kernel, target: Target) -> float:
 
 
 def _on_servers(kernel: Kernel, target: Target) -> float:
-    """Return how long the servers look up for all trainers."""
     trainers = kernel.params.integer("ranks", 1)
     (first, *_) = _tables(kernel)
     server = server_target(str(first["server"]))

@@ -193,7 +193,6 @@ class _Kernel:
         return self.full * (rounds * self._share(together) + self._share(rest))
 
     def _share(self, tiles: float) -> float:
-        """Return the share of a full SM's time that fewer tiles take side by side."""
         empty = max(0.0, 1.0 - tiles / self.at_once)
         return 1.0 - FLOATS.power(empty, self.steepness)
 

@@ -82,7 +82,6 @@ def _power(base: float, exponent: float) -> float:
 
 @functools.cache
 def _pack(count: int) -> Callable[..., bytes]:
-    """Return a function that packs *count* numbers."""
     return struct.Struct(f"{count}d").pack
 
 

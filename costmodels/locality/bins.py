@@ -92,7 +92,6 @@ def power_bins(
 
 
 def _ends(rows: int) -> Floats:
-    """Return the last rank of each group."""
     alone = np.arange(1.0, min(rows, _ALONE) + 1)
     if rows <= _ALONE:
         return alone

@@ -426,7 +426,6 @@ def row_bytes_of(kernel: Kernel, table: Record) -> float:
 
 
 def _popularities(kernel: Kernel, tables: Sequence[Record]) -> list[AttrValue]:
-    """Return the popularity that each table says, or the op of all."""
     of_all = kernel.params.get("popularity")
     return [table.reader("popularity", of_all) for table in tables]
 

@@ -91,7 +91,6 @@ def _known_rows(
 
 
 def _sources(of_gpu: Mapping[str, list[str]], names: Sequence[str]) -> list[str]:
-    """Return who measured the rows of the first name that a GPU has."""
     for name in names:
         if name in of_gpu:
             return of_gpu[name]

@@ -225,7 +225,6 @@ def elsewhere_of(op: str) -> Elsewhere:
 
 
 def _some(numbers: Floats | float, rows: Flags) -> Floats | float:
-    """Return those of some rows, or the one of all."""
     return numbers[rows] if isinstance(numbers, np.ndarray) else numbers
 
 

@@ -46,7 +46,6 @@ def _is_measured(target: Target) -> bool:
 
 
 def _has_no_tiers(one: OneSignature, target: Target) -> bool:
-    """Whether a lookup is of tables in the device's own memory alone."""
     if target.device.synchronous or one.op != "embedding_bag":
         return False
     tables = one.kernel.params.records("tables")

@@ -95,7 +95,6 @@ def _most_alone(table: KernelTable) -> int:
 
 
 def _ones(_: KernelTable) -> dict[int, OneSignature]:
-    """Return a place for the rows of a table that are priced one by one."""
     return {}
 
 

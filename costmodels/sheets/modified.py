@@ -78,12 +78,10 @@ def _on_known(
 
 
 def _told(_: Target) -> dict[_Asked, tuple[Estimate, Floats]]:
-    """Return a place for what is known of a GPU."""
     return {}
 
 
 def _known(target: Target) -> Target:
-    """Return the known GPU, with the math modes that it lacks."""
     known = as_known(target)
     rates = {**target.device.flops_per_s, **known.device.flops_per_s}
     if rates.keys() == known.device.flops_per_s.keys():

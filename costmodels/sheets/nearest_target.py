@@ -28,6 +28,5 @@ def nearest_target(name: str, known: Iterable[str]) -> str | None:
 
 
 def _plain(name: str) -> str:
-    """Return the words that tell one target from another, in lower case, sorted."""
     words = re.findall(r"[^\W_]+", _SIZE.sub("g", name.lower()))
     return " ".join(sorted(set(words) - _MAKERS))

@@ -70,7 +70,6 @@ def check_cap(fields: Mapping[str, FieldValue]) -> None:
 
 
 def _too_low(fields: Mapping[str, FieldValue]) -> tuple[str, str, str] | None:
-    """Return a cap below idle watts, what was expected and what was found."""
     name = _cap_field(fields)
     idle = fields.get("power.idle_w")
     if idle is None or name not in fields or float(fields[name]) > float(idle):

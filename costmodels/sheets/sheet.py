@@ -271,7 +271,6 @@ def _override(
 
 
 def _ordered(fields: Fields) -> dict[str, FieldValue]:
-    """Return *fields* in the order in which they are shown."""
     known = fields_with(tiers_in(fields))
     return {name: fields[name] for name in known if name in fields}
 

@@ -160,7 +160,6 @@ scales for blocks of rows, and for rows of fp32."""
 def _own_kinds(
     table: Mapping[str, Mapping[str, float]], fitted_on: frozenset[str]
 ) -> dict[str, StreamKind]:
-    """Return the kinds that rows of some GPUs say for themselves, by op."""
     found: dict[str, StreamKind] = {}
     for name, values in table.items():
         fields: dict[str, Any] = {**values, "fitted_on": fitted_on}

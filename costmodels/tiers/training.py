@@ -80,7 +80,6 @@ def update_traffic(
 
 
 def _rows_moved(table: TieredTable, batch: float, cached: float) -> tuple[float, float]:
-    """Return the rows that a batch brings into the cache, and those that go past it."""
     curve = locality.row_curve(table.popularity, table.rows, table.pooling)
     held = min(cached, float(table.rows))
     filled = locality.batch_fill(curve, held, table.lookups * batch)

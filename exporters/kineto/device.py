@@ -121,7 +121,6 @@ def _part(rank: RankTrace, results: Results, key: Key, task: int) -> _Part:
 
 
 def _node(rank: RankTrace, results: Results, task: int) -> Node | None:
-    """Return the node of a task, None where the launches themselves are given."""
     nodes, op = results.program.classes[rank.number].ops, rank.graph.op[task]
     if nodes is None or op < 0:
         return None

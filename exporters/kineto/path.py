@@ -66,7 +66,6 @@ def _slices(rank: RankTrace) -> Integers:
 
 
 def _ends_ns(rank: RankTrace) -> Integers:
-    """Return when the slice ends that starts with each task."""
     end_ns = rank.end_ns.copy()
     end_ns[rank.op_first[rank.op_slices.op]] = rank.op_slices.end_ns
     return end_ns

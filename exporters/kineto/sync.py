@@ -43,7 +43,6 @@ def sync_slices(rank: RankTrace) -> list[str]:
 
 
 def _is_call(rank: RankTrace, task: int) -> bool:
-    """Whether a call of its own makes the stream wait, for one event."""
     graph = rank.graph
     call = graph.issue[task]
     is_call = call >= 0 and graph.detail[call] == "cudaStreamWaitEvent"

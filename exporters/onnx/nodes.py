@@ -116,7 +116,6 @@ def _between(
 
 
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Return the values that a node reads, those that its graphs capture included."""
     yield from node.input
     for attribute in node.attribute:
         for inner in attribute.g.node:

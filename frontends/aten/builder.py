@@ -283,14 +283,12 @@ def _placed(result: AtenTensor, place: Place, values: list[Value]) -> _Known:
 
 
 def _is_on_host(node: AtenNode) -> bool:
-    """Whether a call computes with tensors of the host alone."""
     types = [operand.type for operand in node.operands]
     types += [type_ for type_ in node.results if type_ is not None]
     return bool(types) and all(type_.space is MemorySpace.HOST for type_ in types)
 
 
 def _on_host(node: AtenNode) -> None:
-    """Write an op that costs the host its time and launches nothing."""
     tensors = [i for i, type_ in enumerate(node.results) if type_ is not None]
     node.emit("host", node.operands, {"op": node.label}, results=tensors)
 

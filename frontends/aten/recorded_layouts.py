@@ -141,12 +141,10 @@ def _join_alike(arguments: Iterable[RecordedArgument]) -> bool:
 
 
 def _channels_last(order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the order of images whose channels lie innermost."""
     return (0, *range(2, len(order)), 1) if len(order) in _IMAGES else ()
 
 
 def _is_transposed(tensor: RecordedTensor) -> bool:
-    """Whether the columns of a matrix lie in a row."""
     if tensor.strides is None or len(tensor.shape) < _MATRIX:
         return False
     return tensor.strides[-2] == 1 and tensor.strides[-1] >= max(tensor.shape[-2], 2)

@@ -75,7 +75,6 @@ def _shape(given: Mapping[str, RecordedArgument], name: str) -> Shape:
 
 
 def _window(size: int, kernel: int, result: int) -> tuple[int, int] | None:
-    """Return the least stride, then padding, that leads from one size to another."""
     for stride in range(1, size + 1):
         for padding in range(kernel):
             if (size + 2 * padding - kernel) // stride + 1 == result:

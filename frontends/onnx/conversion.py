@@ -72,7 +72,6 @@ def function_opset(body: onnx.FunctionProto, caller: int, where: str) -> int:
 
 
 def _means_the_same(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
-    """Whether ops of opset *version* are those of the oldest that is read."""
     versions = (version, OLDEST_OPSET)
     return all(
         len({_revision(op, opset) for opset in versions}) == 1
@@ -135,7 +134,6 @@ def _without_elements(tensor: onnx.TensorProto) -> onnx.TensorProto:
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Return *nodes*, and those of the graphs inside them."""
     for node in nodes:
         yield node
         for graph in graphs_of(node):
@@ -157,6 +155,5 @@ def _revision(op: str, version: int) -> int | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a failure, without the place in onnx's own source."""
     text = " ".join(str(error).split())
     return text.rpartition("` failed: ")[2][:200]

@@ -264,7 +264,6 @@ def _integers(tensor: onnx.TensorProto) -> tuple[int, ...]:
 
 
 def _splat(values: npt.NDArray[Any]) -> float | None:
-    """Return the one number that all elements are, if there is one."""
     if not len(values) or np.isnan(values[0]) or (values != values[0]).any():
         return None
     return float(values[0])

@@ -113,7 +113,6 @@ class MadMaxStep:
 
 
 def _shards(levels: Sequence[Level]) -> int:
-    """Return into how many parts the weights of a layer are cut."""
     return _degrees(levels, Parallelism.TP, Parallelism.FSDP)
 
 
@@ -159,7 +158,6 @@ class _Writer:
         return self.graph
 
     def _place(self, layer: int) -> int:
-        """Return the number of a layer among those below, or above."""
         bottom = self.step.model.bottom_layers
         return layer if layer < bottom else layer - bottom
 
@@ -207,7 +205,6 @@ class _Writer:
         return self._send("all_gather", self.step.gather_s(), after)
 
     def _all_to_alls(self, after: list[int]) -> list[int]:
-        """Write those of all levels, and return what waits for them waits for."""
         for seconds in self.step.all_to_alls_s():
             after = self._send("all_to_all", seconds, after)
         return after

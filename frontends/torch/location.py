@@ -239,7 +239,6 @@ def own_line(frames: Iterable[tuple[FrameType, int]]) -> str:
 
 @functools.cache
 def _is_installed(folder: Path) -> bool:
-    """Whether a folder is one of a distribution, or below it."""
     return any(
         next(parent.glob("*.dist-info"), None) is not None
         for parent in (folder, *folder.parents)

@@ -88,7 +88,6 @@ def short_list(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _are_known(value: Any) -> bool:
-    """Whether the elements of every tensor in an argument are known."""
     if isinstance(value, torch.Tensor):
         return value_of(value) is not None
     return not is_list(value) or all(map(_are_known, value))
@@ -190,7 +189,6 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def _is_function(func: Any) -> bool:
-    """Whether the elements of the results follow from those of the arguments."""
     return func not in _UNSET and torch.Tag.nondeterministic_seeded not in func.tags
 
 

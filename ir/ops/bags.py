@@ -19,7 +19,6 @@ from perfc.ir.types import TensorType
 
 
 def _lists(operands: Sequence[Abstract]) -> tuple[Abstract, Abstract]:
-    """Return lengths and indices."""
     for operand in operands:
         if operand.type.rank != 1 or operand.type.dtype.is_float:
             msg = f"expected lists of lengths and of indices, got {operand.type}"

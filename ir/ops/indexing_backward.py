@@ -29,7 +29,6 @@ def _infer_slice(
 def _work_slice(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Write zeros everywhere, then copy the gradient into its place."""
     moved = operands[0].nbytes
     return Work(0, moved, results[0].nbytes + moved)
 

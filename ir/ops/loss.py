@@ -77,7 +77,6 @@ def _work_loss_backward(
 def _work_nll_backward(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Write zeros, and one number for each label."""
     grad, _, labels, *weights = operands
     read = grad.nbytes + labels.nbytes + sum(weight.nbytes for weight in weights)
     return Work(labels.numel, read, results[0].nbytes)

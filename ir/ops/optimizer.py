@@ -81,7 +81,6 @@ def check_states(
 
 
 def _lists(attributes: Record, operands: Sequence[object]) -> tuple[int, int]:
-    """Return how many lists there are, and how many tensors each has."""
     lists = attributes.integer("lists")
     if lists < 1 or len(operands) % lists:
         msg = f"{len(operands)} operands are not {lists} lists of one length"

@@ -90,7 +90,6 @@ def _agree(found: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> bool:
 
 
 def _turned(x: TensorType) -> tuple[Dim, ...]:
-    """Return the shape of a tensor's rows, transposed."""
     if not x.rank:
         msg = f"{x} has no rows to transpose"
         raise VerifyError(msg)

@@ -28,7 +28,6 @@ def _kind(attributes: Record) -> str:
 
 
 def _wide(state: TensorType, vectors: int) -> TensorType:
-    """Return the type of so many vectors of hidden size for each row."""
     if not state.rank:
         msg = "the state of a cell is a number"
         raise VerifyError(msg)

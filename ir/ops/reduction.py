@@ -282,7 +282,6 @@ def _infer_nll_loss(
 def _work_nll_loss(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    """Read one score a label, the labels and the weights of the classes."""
     scores, labels, *weights = operands
     picked = labels.numel * (scores.dtype.bits // 8)
     read = picked + labels.nbytes + sum(weight.nbytes for weight in weights)

@@ -29,7 +29,6 @@ def moved_to(error: Exception) -> str:
 
 
 def _new_module(asked: str) -> str | None:
-    """Return the present name of a module that once had this name."""
     lines = MOVED_TABLE.read_text(encoding="utf-8").splitlines()
     return dict(line.split() for line in lines).get(asked)
 

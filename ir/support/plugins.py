@@ -152,7 +152,6 @@ def plugin_at_work(label: str, plugin: object) -> Generator[None, None, None]:
 
 
 def _place(module: str, error: Exception) -> str:
-    """Return the innermost line of *module* on the way to *error*."""
     file = getattr(sys.modules.get(module), "__file__", None)
     frames = traceback.extract_tb(error.__traceback__)
     inner = next((f for f in reversed(frames) if f.filename == file), frames[-1])

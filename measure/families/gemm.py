@@ -31,7 +31,6 @@ _PASSES: Mapping[str, tuple[str, str, bool]] = MappingProxyType(
 
 
 def _of_layer(point: Point) -> Point:
-    """Return the GEMM of a pass through a linear layer."""
     names, layout, bias = _PASSES[str(point["pass"])]
     sizes = {size: point[name] for size, name in zip("mnk", names.split(), strict=True)}
     return {**sizes, "dtype": point["dtype"], "layout": layout, "bias": bias}

@@ -27,7 +27,6 @@ def _matrix(device: Device, most_columns: int = 65536) -> Space:
 
 
 def _forward_left_out(point: Point) -> Point:
-    """Return the point without a phase that goes without saying."""
     return {k: v for k, v in point.items() if (k, v) != ("phase", _FORWARD)}
 
 

@@ -106,7 +106,6 @@ def _sparse(setting: Setting) -> bool:
 
 
 def _copies(setting: Setting) -> float:
-    """Return how many numbers there are for each weight of a table."""
     if not setting.training:
         return 1.0
     dense = 0.0 if _sparse(setting) else _DENSE

@@ -169,7 +169,6 @@ class WorkloadRun:
         return {self._key(setting): setting for setting in settled}
 
     def _known(self) -> dict[Key, WorkloadMeasurement]:
-        """Return the rows that the table has, of each key the first."""
         return {_key(row): row for row in reversed(self.rows)}
 
     @property
@@ -181,7 +180,6 @@ class WorkloadRun:
         return f"{self.subject.name} {params}, {setting}, inputs {setting.inputs}"
 
     def _key(self, setting: Setting) -> Key:
-        """Return the key that tells the row of a setting from others."""
         params = self.subject.params_on(self.device, setting)
         batch = setting.batch or self.subject.default_batch
         own = (setting.mode, setting.runtime, setting.dtype, batch)
@@ -260,7 +258,6 @@ class WorkloadRun:
         return trace_of(iteration, self.device, count)
 
     def _memory(self, iteration: Iteration) -> tuple[int, int | None]:
-        """Return the peak of what tensors take, and of what the allocator holds."""
         if self.device.is_cuda:
             return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         return allocated_peak(iteration, self.device, iteration.standing()), None

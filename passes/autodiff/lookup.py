@@ -81,7 +81,6 @@ def _of_tables(site: Site, count: int) -> Gradients:
 
 
 def _popularity(node: Node) -> str:
-    """Return the popularity of rows that a lookup in one table says."""
     (table,) = node.attributes.records("tables")
     of_op = node.attributes.get("popularity")
     return str(table.get("popularity", of_op) or "")

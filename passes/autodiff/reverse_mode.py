@@ -400,7 +400,6 @@ def _arrives_as_view(grad: Value) -> bool:
 
 
 def _reads_turned(node: Node, index: int) -> bool:
-    """Whether *node* reads a transposed view of an operand."""
     is_weight = is_linear(node) and index == _WEIGHT
     return is_weight and not node.attributes.flag("weight_is_kn")
 

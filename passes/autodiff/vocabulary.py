@@ -94,7 +94,6 @@ def write_split_cross_entropy(
 
 
 def _integer(tape: Tape, like: Value, number: Dim) -> Value:
-    """Return one whole number, in the element type of *like*."""
     name = tape.graph.fresh_name(f"{tape.constants}.integer")
     attributes: dict[str, AttrValue] = {"dtype": typed(like).dtype, "shape": ()}
     attributes["elements"] = (number,)

@@ -98,7 +98,6 @@ def _types(branch: _Branch) -> list[TensorType | None]:
 
 
 def _results(site: Site, results: Sequence[Item]) -> Sequence[Item]:
-    """Return the results *results* if they fit the node."""
     if len(results) != len(site.node.results):
         msg = f"{site}: {len(site.node.results)} results, its graph has {len(results)}"
         raise UnsupportedModelError(msg)

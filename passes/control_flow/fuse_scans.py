@@ -111,7 +111,6 @@ def _add_readers(graph: Graph, inside: dict[Node, None]) -> None:
 
 
 def _fits(node: Node, inside: Iterable[Node]) -> bool:
-    """Whether a node is elementwise or a view, of the module and phase of the loop."""
     here, there = next(iter(inside)).location, node.location
     simple = has_trait(node, Trait.ELEMENTWISE) or BUILTIN_OPS[node.op].view is not None
     near = (here.module, here.phase) == (there.module, there.phase)

@@ -127,7 +127,6 @@ def _tell_repeats(graph: Graph, groups: Sequence[FeatureGroup]) -> None:
 
 
 def _tables_of(node: Node) -> list[str]:
-    """Return the names of the tables of a lookup."""
     weights = node.operands[: len(node.attributes.records("tables"))]
     return [value.name.removesuffix(".weight") for value in weights]
 

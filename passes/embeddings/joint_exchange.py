@@ -163,7 +163,6 @@ class JointExchange:
 
 
 def _lookups(exchange: Exchange, place: Sequence[Shard]) -> int:
-    """Return how many indices the bags of a sample have at a place."""
     each = [floor_div(s.table.lookups, exchange.bags.batch) for s in place]
     return sum(number for number in each if isinstance(number, int))
 

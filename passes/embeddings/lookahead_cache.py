@@ -196,7 +196,6 @@ def cached_tables(program: Program) -> list[CachedTable]:
 
 
 def _on_nodes(ranks: int, ctx: PassContext) -> tuple[int, int]:
-    """Return on how many nodes trainers are, and how many are on one."""
     system = ctx.target.system
     return (1, ranks) if system is None else system.members(ranks)
 
@@ -364,7 +363,6 @@ def _with_ops(made: LaunchGraph, graph: LaunchGraph, op: int, until: int) -> int
 
 
 def _end(graph: LaunchGraph) -> int:
-    """Return the first task of the op that waits at the end of a step."""
     syncs = [n for n, kind in enumerate(graph.kind) if kind is TaskKind.SYNC]
     last = syncs[-1] if syncs else len(graph) - 1
     if graph.op[last] < 0:

@@ -285,17 +285,14 @@ class Exchange:
         return tape.op("concat", *rows, axis=1)
 
     def _all(self) -> dict[str, AttrValue]:
-        """Name the communicator of all ranks."""
         return {"group": "emb", "ranks": self.group.ranks}
 
     def _place(self) -> dict[str, AttrValue]:
-        """Name that of the ranks that share this one's place."""
         if len(self.group.places) == 1:
             return self._all()
         return {"group": f"emb.node{self.place}", "ranks": self.group.among}
 
     def _across(self) -> dict[str, AttrValue]:
-        """Name that of the ranks at this one's position in all places."""
         if self.group.among == 1:
             return self._all()
         ranks, stride = len(self.group.places), self.group.among
@@ -354,7 +351,6 @@ class Lookups:
 
 
 def _whole(pieces: Sequence[Value]) -> Value | None:
-    """Return the value of which *pieces* are all the pieces in order, if they are."""
     producer = pieces[0].producer
     if producer is None or producer.op != "split":
         return None

@@ -37,7 +37,6 @@ def _casts(part: Value) -> Iterator[Node]:
 
 
 def _views(graph: Graph, values: Iterable[Value], phase: str) -> Iterator[Node]:
-    """Yield the views that a phase makes of *values*, and of these views."""
     for node in dict.fromkeys(node for v in values for node in graph.readers(v)):
         if is_view(node) and node.location.phase == phase:
             yield node

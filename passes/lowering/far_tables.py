@@ -82,7 +82,6 @@ def _looks_up(rank: RankClass) -> bool:
 
 
 def _optimizer(ranks: Sequence[RankClass]) -> str:
-    """Return the optimizer of rows that the backward pass of a lookup applies."""
     for graph in _graphs(ranks):
         for node in placed_lookups(graph):
             if kind := node.attributes.text("optimizer", ""):

@@ -111,7 +111,6 @@ class Lowering:
                 self._emit(copy, value.name)
 
     def _is_spread(self, graph: Graph) -> bool:
-        """Whether others than the device do a part of the graph's lookups."""
         if not placed_lookups(graph):
             return False
         from perfc.passes.lowering.far_tables import is_spread  # noqa: PLC0415 - lazy

@@ -271,7 +271,6 @@ class LowerKernels(Pass):
 
 
 def _is_placed(rank: RankClass) -> bool:
-    """Whether a rank looks up tables outside of device memory."""
     return rank.ops is not None and bool(placed_lookups(rank.ops))
 
 

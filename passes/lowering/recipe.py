@@ -137,7 +137,6 @@ class Binding:
 def _known_launches(
     settings: Settings, numbers: tuple[tuple[str, int], ...]
 ) -> dict[SiteKey, Eager]:
-    """Return a place for what is launched at sites, at some sizes."""
     return {}
 
 
@@ -282,7 +281,6 @@ class Recipe:
 
 
 def _has_symbols(key: SiteKey) -> bool:
-    """Whether a site is another one at other sizes."""
     _, attributes, operands, results = key
     if attributes.is_symbolic:
         return True

@@ -384,7 +384,6 @@ def _aliased(node: Node, *, runs: bool) -> Value | None:
 
 @functools.cache
 def _alias_places(op: str) -> tuple[int | None, int]:
-    """Return the number of the operand that an op writes, and of which it is a view."""
     opdef = BUILTIN_OPS.find(op)
     if opdef is None:
         return None, 0
@@ -404,7 +403,6 @@ def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:
 
 
 def _reads(node: Node) -> Iterator[Value]:
-    """Yield the values that a node reads, also within its regions."""
     yield from node.operands
     for region in node.regions:
         yield from region.outputs

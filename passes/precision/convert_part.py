@@ -58,7 +58,6 @@ def convert_nodes(
 
 
 def _is_passed(node: Node) -> bool:
-    """Whether a node does something to each element, or to how they lie."""
     return not is_cast(node) and (has_trait(node, Trait.ELEMENTWISE) or is_view(node))
 
 
@@ -152,7 +151,6 @@ class _Conversion:
                 self._retype(value)
 
     def _is_wide(self, value: Value) -> bool:
-        """Whether a value is of another float type."""
         dtype = None if value.type is None else value.type.dtype
         return dtype in PLAIN_FLOATS and dtype != self.low and value not in self.known
 

@@ -174,7 +174,6 @@ def _with_bias(graph: Graph, product: Node | None) -> Node | None:
 
 
 def _is_vector(value: Value, like: Value) -> bool:
-    """Whether a value has one number for each column of another."""
     if value.type is None or like.type is None or value.type.dtype not in _FLOATS:
         return False
     return value.type.shape == like.type.shape[-1:]

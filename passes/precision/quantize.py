@@ -291,7 +291,6 @@ def _refuse_gradients(graph: Graph) -> None:
 
 
 def _narrows(one: Candidate, dtype: LinearType) -> bool:
-    """Whether a layer is of plain floats, and of more bits than it is to have."""
     old = typed(one.weight)
     return old.dtype in PLAIN_FLOATS and old.dtype.bits > dtype.weight.bits
 

@@ -203,7 +203,6 @@ def requantize(graph: Graph, product: Node | None) -> None:
 
 
 def _sizes(node: Node) -> tuple[int, int]:
-    """Return the features of a layer, and its inputs."""
     features, inputs = map(as_int, typed(node.operands[1]).shape)
     if node.attributes.flag("weight_is_kn"):
         features, inputs = inputs, features

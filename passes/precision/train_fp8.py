@@ -217,7 +217,6 @@ class _Step:
         )
 
     def _input_of(self, value: Value) -> Value:
-        """Return the input of a layer whose rows a value is, or a view."""
         return value if value in self._inputs else _flat_source(value)
 
     def _is_of_weight(self, node: Node) -> bool:
@@ -309,7 +308,6 @@ class _Step:
 
 
 def _fits(node: Node) -> bool:
-    """Whether a layer is of plain floats, in sizes that tensor cores take."""
     weight = typed(node.operands[1])
     return weight.dtype in PLAIN_FLOATS and not any(
         dim % _MULTIPLE for dim in weight.shape
@@ -317,13 +315,11 @@ def _fits(node: Node) -> bool:
 
 
 def _source(value: Value) -> Value:
-    """Return the value that one is a view, or a narrower copy, of."""
     while value.producer is not None and value.producer.op in _VIEWS:
         value = value.producer.operands[0]
     return value
 
 
 def _flat_source(value: Value) -> Value:
-    """Return the value that one is the rows of."""
     maker = value.producer
     return maker.operands[0] if maker is not None and maker.op == "reshape" else value

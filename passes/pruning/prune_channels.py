@@ -99,7 +99,6 @@ class PruneChannels(Transform):
         )
 
     def _rounded(self, channels: int, gone: int) -> int:
-        """Return how many channels are left where so many are to go."""
         left = max(channels - gone, 1)
         return min(-(-left // self.multiple) * self.multiple, channels)
 

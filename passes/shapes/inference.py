@@ -144,7 +144,6 @@ class Inference:
             self.elements[value] = result.elements
 
     def _says_less(self, declared: TensorType, guess: Abstract | None) -> bool:
-        """Whether a declared type has open sizes, for which a guess has numbers."""
         if guess is None or guess.type.dtype != declared.dtype:
             return False
         known = self.symbols

@@ -198,7 +198,6 @@ class _Contest:
                 self._push(at_s, other)
 
     def _arrival(self, task: int) -> tuple[float, int]:
-        """Return when a task could start without contention, and what decides that."""
         at_s, cause = 0.0, -1
         for before, lag_s in edges(self.timeline, task):
             if self.end_s[before] + lag_s > at_s:

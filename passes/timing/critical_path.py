@@ -114,7 +114,6 @@ def _segments(
 
 
 def _kinds(hosted: Sequence[HostedLaunches]) -> NDArray[np.int8]:
-    """Return the number of the kind of each task's own segment."""
     return np.concatenate([_OWN[task_kinds(launches.graph)] for launches in hosted])
 
 

@@ -265,7 +265,6 @@ class HostSegments:
         self._segment(self.source.op[hosts[-1]], "T3", times.t3_s)
 
     def _name(self, op: int) -> str:
-        """Return the name that the times of an op are known by."""
         node = autograd_call(self.nodes[op]) if self.nodes else ""
         return node or self.source.ops[op].name
 

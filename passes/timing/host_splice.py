@@ -84,7 +84,6 @@ class Hosting:
     def _renamed(
         self, of_ops: Sequence[str], graph: LaunchGraph, splice: Splice
     ) -> Sequence[str]:
-        """Return a word for each op, by the nodes that it comes from."""
         if not of_ops:
             return ()
         known = {splice.base.ops[op].node: of_ops[op] for op in splice.ops}
@@ -93,7 +92,6 @@ class Hosting:
 
 
 def _joined(nodes: Sequence[str], ops: range) -> bool:
-    """Whether ops are one to the host with the op before, or behind."""
     if not nodes:
         return False
     borders = [(at - 1, at) for at in (ops.start, ops.stop) if 0 < at < len(nodes)]

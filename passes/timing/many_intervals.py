@@ -133,6 +133,5 @@ def intervals_s(
 
 
 def _own(seconds: Floats, sigma: Floats) -> tuple[Floats, Floats]:
-    """Return by how much errors of tasks' own move a time, later and earlier."""
     up, down = seconds * np.expm1(Z * sigma), seconds * np.expm1(-Z * sigma)
     return np.sqrt(np.square(up).sum(axis=0)), np.sqrt(np.square(down).sum(axis=0))

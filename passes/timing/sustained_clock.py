@@ -240,7 +240,6 @@ def _scheduled(
 
 
 def _slowed(cost: Estimate, board: _Board, limit_watts: float) -> Estimate:
-    """Return prices under a limit, longer and less certain."""
     at = board.draws.at(limit_watts)
     of_target = cost.sigma_target.copy()
     of_target[OF_TARGET.index("clock")] = at.sigma

@@ -343,7 +343,6 @@ def _factors(
 
 
 def _host_share(shared: SharedEffects) -> float:
-    """Return the share of the host in how much earlier a time may be."""
     one, other = shared.host_down_s**2, shared.device_down_s**2
     if not one + other:  # they are balanced: neither alone makes it earlier
         one, other = shared.host_up_s**2, shared.device_up_s**2

@@ -58,7 +58,6 @@ def _end(output: Value) -> str:
 
 
 def _unviewed(value: Value) -> Node | None:
-    """Return the node that *value* comes from, before views and collectives."""
     node = value.producer
     while node is not None and _has_same_numbers(node):
         node = node.operands[0].producer
@@ -66,7 +65,6 @@ def _unviewed(value: Value) -> Node | None:
 
 
 def _has_same_numbers(node: Node) -> bool:
-    """Whether a node gives the numbers that it reads, or those that ranks read."""
     if is_collective(node):
         return bool(node.operands)
     return has_trait(node, Trait.KEEPS_ORDER) or has_trait(node, Trait.CONVERTS)

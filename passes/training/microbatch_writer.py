@@ -241,7 +241,6 @@ class MicrobatchWriter:
         attributes: Mapping[str, AttrValue],
         location: Location = NOWHERE,
     ) -> Value:
-        """Write a node of one result, of this name and type."""
         name, type_ = result
         names = [self.graph.fresh_name(name)]
         node = self.graph.add(op, operands, names, attributes, location=location)
@@ -255,6 +254,5 @@ class MicrobatchWriter:
             self.elements[new] = found
 
     def _value(self, value: Value) -> Value:
-        """Return the value that stands for one of the source in the microbatch."""
         found = self._made.get(value)
         return self._shared[value] if found is None else found

@@ -279,7 +279,6 @@ class _Asker:
         return sorted(found, key=lambda saving: (-saving.twice_s, saving.detail))
 
     def _time_s(self, tasks: Sequence[int], share: float) -> float:
-        """Return when the last task ends if *tasks* take a share of their time."""
         seconds = self.schedule.durations_s.copy()
         seconds[np.array(tasks)] *= share
         return finish_s(self.timeline, array("d", seconds.tobytes()))
@@ -304,7 +303,6 @@ class _Asker:
         return saved_s if saved_s > _ROUNDING * self.path.time_s else 0.0
 
     def _shorter_s(self, change: Change) -> float:
-        """Return by how much the critical path gets shorter."""
         return math.fsum(
             self._seconds(t) - s for t, s in change.items() if t in self.on_path
         )

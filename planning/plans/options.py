@@ -188,7 +188,6 @@ def options_of(
 def _most(
     options: Sequence[Sequence[Option]], amounts: Callable[[Option], Floats]
 ) -> Floats:
-    """Return the most that all tables together add, by columns."""
     largest = [
         np.max([amounts(o).sum(axis=0) for o in own], 0) for own in options if own
     ]

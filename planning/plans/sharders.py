@@ -110,7 +110,6 @@ def _dim(table: Table) -> float:
 
 
 def _lookup(table: Table) -> float:
-    """Return the elements that a sample reads."""
     return table.dim * table.pooling
 
 

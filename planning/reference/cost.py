@@ -107,7 +107,6 @@ class TorchRecCost:
         return usual_kernel(placement.kind)
 
     def _said(self, table: Table, placement: Placement) -> Constraints | None:
-        """Return the constraints of a table, and else the cache of its placement."""
         said = self.constraints.get(table.name)
         if said is None and placement.cache != USUAL_CACHE:
             return Constraints(cache_load_factor=placement.cache)

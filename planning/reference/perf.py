@@ -319,7 +319,6 @@ def _or_else(element_bytes: float | None, table: Table) -> float:
 
 
 def _penalty(dim: int) -> float:
-    """Return how much longer rows of *dim* columns take than full ones."""
     if dim >= _FULL_DIM:
         return 1.0
     return _HALF_PENALTY if dim >= _HALF_DIM else _QUARTER_PENALTY

@@ -82,7 +82,6 @@ def _rows(task: Task, table: int, choice: Choice) -> tuple[Floats, Floats]:
 
 
 def _summed(rows: list[Floats]) -> Floats:
-    """Return the sums of one choice of each table, for all choices of all tables."""
     found = np.zeros((1, *rows[0].shape[1:])) if rows else np.zeros((1, 1, 1))
     for each in rows:
         found = (found[:, None] + each[None]).reshape(-1, *each.shape[1:])

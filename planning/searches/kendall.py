@@ -42,7 +42,6 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None
 
 
 def _numbers(given: Sequence[float]) -> NDArray[np.int64]:
-    """Return the rank of each number among those that differ."""
     array = np.asarray(given, dtype=np.float64)
     if np.isnan(array).any():
         msg = "kendall_tau: expected numbers to rank, found nan"

@@ -279,7 +279,6 @@ class _CacheCurve:
 
 
 def _until(enough: Callable[[float], bool]) -> float:
-    """Return the fewest queries that are enough, within the range of a cache."""
     low, high = math.log(_FIRST), math.log(_LAST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

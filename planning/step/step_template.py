@@ -152,7 +152,6 @@ class _Ruler:
         return self._sent(task, self._size(task, group))
 
     def _size(self, task: Task, group: int) -> Duration:
-        """Return the size that the time of a copy or a collective goes by."""
         span = self.spans[task.group]
         role, op = task.role or Role.ROWS, task.kernel.op if task.kernel else ""
         if op == "memcpy":
@@ -195,7 +194,6 @@ class _Ruler:
         return seconds
 
     def _sent(self, task: Task, size: Duration) -> Duration:
-        """Return a duration by the own curve of a collective or a copy over sizes."""
         if task.kernel is None:
             return _constant(task.seconds)
         curve, known = Curve.of(task.kernel, self.target), size(self.loads)

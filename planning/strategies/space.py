@@ -227,11 +227,9 @@ def _undivided(samples: int, parts: str) -> str:
 
 
 def _divisors(number: int) -> list[int]:
-    """Return them, in order."""
     small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
     return sorted({*small, *(number // n for n in small)})
 
 
 def _divisor(number: int, most: int) -> int:
-    """Return the greatest divisor that is no more than *most*."""
     return max(n for n in _divisors(number) if n <= most)

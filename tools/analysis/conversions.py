@@ -81,7 +81,6 @@ def _own(report: Report, names: Collection[str]) -> Iterator[dict[str, Any]]:
 
 
 def _ops(row: Mapping[str, Any]) -> Sequence[str]:
-    """Return the names of the ops that a row is of."""
     return row["fuses"] or (row["id"],)
 
 
@@ -96,7 +95,6 @@ def _of_one(graph: Graph, node: Node) -> dict[str, str]:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether an op makes a value, rather than the caller, or who trained the model."""
     while value.producer is not None and value.producer.op in _VIEWS:
         value = value.producer.operands[0]
     return value.producer is not None

@@ -104,7 +104,6 @@ def with_weights(report: Report) -> Report:
 
 
 def _dequantizing(model: Model) -> list[Graph]:
-    """Return the graphs of a model in which something is dequantized."""
     graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
     return [one for one in graphs if any(node.op == "dequantize" for node in one)]
 

@@ -168,12 +168,10 @@ def calibrate_networks(rows: Sequence[WorkloadMeasurement]) -> NetworkFit:
 
 
 def _best(looks: Sequence[_Seen], rows: NDArray[np.bool_]) -> _Seen:
-    """Return the look at which some rows are off least."""
     return min(looks, key=lambda seen: seen.off(rows))
 
 
 def _speed(target: str) -> float:
-    """Return how fast the host of a sheet is."""
     speed = load_target(target).host.speed
     return 1.0 if speed is None else speed
 

@@ -71,7 +71,6 @@ def _check_devices(recorded: Sequence[Recorded]) -> None:
 
 
 def _warnings(recorded: Sequence[Recorded]) -> list[str]:
-    """Return the warnings of what the traces left open, each once."""
     found = [d for one in recorded for d in one.diagnostics]
     warnings = dict.fromkeys(d for d in found if d.level is Level.WARNING)
     return [warning.line for warning in warnings]

@@ -40,7 +40,6 @@ def allows_python(config: Path, budgets: Path) -> bool:
 
 
 def _checkout(path: Path) -> Path:
-    """Return the root of the Git repository that has a file, or else its folder."""
     folder = path.resolve().parent
     roots = (one for one in (folder, *folder.parents) if (one / ".git").exists())
     return next(roots, folder)

@@ -179,7 +179,6 @@ def read_requests(
 
 
 def _given(read: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of options that the command line has, defaults left out."""
     context = click.get_current_context()
     unsaid = (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
     return frozenset(

@@ -100,7 +100,6 @@ def opt(
 
 
 def _read(file: str) -> Program:
-    """Read a file, a workload, or what a function of a Python file makes."""
     from perfc.tools.models import is_factory, read_program, read_torch
 
     if is_factory(file):

@@ -336,7 +336,6 @@ def _fewest(options: dict[str, Any]) -> Comparison:
 
 
 def _doubled(most: int) -> list[int]:
-    """Return powers of two up to a number, and it."""
     found = [1]
     while found[-1] * 2 < most:
         found.append(found[-1] * 2)

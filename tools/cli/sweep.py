@@ -148,7 +148,6 @@ def _names(text: str) -> list[str]:
 
 
 def _selected(found: Sweep, options: Mapping[str, Any]) -> Sweep:
-    """Return the rows that are to be shown, in the order in which they are."""
     if options["condition"]:
         found = found.where(options["condition"])
     if options["pareto"]:

@@ -110,7 +110,6 @@ def _written_files(target: Target) -> Iterator[Json]:
 
 
 def _count(value: object) -> int:
-    """Return how many numbers a value of TOML has."""
     if isinstance(value, dict):
         return sum(map(_count, cast("dict[str, object]", value).values()))
     return len(cast("list[object]", value)) if isinstance(value, list) else 1

@@ -105,7 +105,6 @@ def _measured(
 
 
 def _pass(question: DedupQuestion, measured: MeasuredSessions | None) -> Dedup:
-    """Return the pass that is asked for."""
     if measured is None:
         groups = ";".join(question.groups)
         return Dedup(question.session or 1.0, question.stay, groups)

@@ -132,7 +132,6 @@ def matched_with_trace(
 
 
 def _matters(node: SideNode) -> bool:
-    """Whether a trace would show an op, or the time has a part of it."""
     return bool(node.kernels or node.segments)
 
 

@@ -125,7 +125,6 @@ def _has_other_host(pair: Pair) -> bool:
 
 
 def _told(reasons: dict[str, list[float]]) -> str:
-    """Return the reasons that matter, the largest first."""
     sums = {name: abs(math.fsum(us)) for name, us in reasons.items()}
     least = _TOLD * max(sums.values())
     told = [name for name in sums if sums[name] and sums[name] >= least]

@@ -113,7 +113,6 @@ def _classify_bag(
 
 
 def _length(value: Value) -> str | None:
-    """Return the symbol that is the first dimension of *value*, if one is."""
     if value.type is None or not value.type.shape:
         return None
     return _lone_symbol(value.type.shape[0])

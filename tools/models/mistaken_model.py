@@ -112,7 +112,6 @@ def _is_hub_name(text: str) -> bool:
 
 
 def _hub(name: str) -> str:
-    """Say how a model of Hugging Face's gets here."""
     return (
         f"export it ({_OPTIMUM.format(name)}), or {_FUNCTION}, by {_HF.format(name)}, "
         "without weights"

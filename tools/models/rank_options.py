@@ -46,7 +46,6 @@ def _is_open(request: PassRequest) -> bool:
 
 
 def _shares(cls: type[Pass]) -> str:
-    """Return the part of the model that a pass spreads over its ranks, or nothing."""
     return cls.shares if issubclass(cls, Transform) else ""
 
 

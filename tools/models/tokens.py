@@ -67,6 +67,5 @@ def _as_long_as(value: Value) -> Iterator[Value]:
 
 
 def _columns(value: Value) -> Dim | None:
-    """Return how many columns a value has that is rows and columns."""
     shape = () if value.type is None else value.type.shape
     return shape[1] if len(shape) == _ROWS_AND_COLUMNS else None

@@ -159,7 +159,6 @@ class _Sizes:
         yield from found
 
     def _readers(self, value: Value) -> Iterator[Node]:
-        """Yield nodes of forward that read a value."""
         for node in self.graph.readers(value):
             if node in self.of and node.location.phase != _BACKWARD:
                 yield node

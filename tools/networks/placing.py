@@ -205,7 +205,6 @@ class NetworkPricer:
         return min(found, key=lambda plan: (plan.gpus, plan.step_s))
 
     def _fastest(self, problem: Problem) -> NetworkPlan | None:
-        """Return the fastest plan that may leave units out."""
         placed = Placer(problem).fastest()
         return None if placed is None else self._plan(FEWER, problem, placed)
 
@@ -324,7 +323,6 @@ class NetworkPricer:
         return self._tables[key]
 
     def _policy(self, name: str) -> NetworkPlan:
-        """Return the plan of a policy, nothing compressed."""
         problem = self._problem(1, GPIPE, Compression())
         order = clustered(problem) if name == BANDWIDTH else range(len(problem.units))
         return self._plan(name, problem, even(problem, list(order)))
@@ -350,7 +348,6 @@ class NetworkPricer:
         )
 
     def _table_of(self, unit: Unit) -> LayerTable:
-        """Return prices of layers on a GPU of a unit, for its part of a microbatch."""
         target = self.question.network.nodes[unit.node].target
         return self._table(target, self.samples // unit.gpus)
 

@@ -260,7 +260,6 @@ def _marks(one: PricedTable) -> NDArray[np.complex128]:
 
 
 def _amounts(column: Array) -> Floats:
-    """Return a number for each value of a column, whatever it is."""
     if column.dtype.kind in "bif":
         return column.astype(np.float64)
     return np.array([*map(_amount, column.tolist())])

@@ -39,7 +39,6 @@ def explained(state: State, asked: Sequence[edits.Edit]) -> str:
 
 
 def _are_alike(one: Timeline, other: Timeline) -> bool:
-    """Whether the same tasks wait for the same others."""
     waits = (one.previous, one.issue, one.after)
     return waits == (other.previous, other.issue, other.after)
 

@@ -204,7 +204,6 @@ class _Prices:
         return found
 
     def _along(self, changed: Floats) -> tuple[float, float]:
-        """Return the least and the most slope that a critical path has of a change."""
         solved, count = self.solved, len(self.solved.step.duration_s)
         own = np.append(changed[:count], 0.0)[solved.tasks] * solved.slowed
         lags = changed[count:]

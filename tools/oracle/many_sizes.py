@@ -189,7 +189,6 @@ class ManySizes:
         return found, sorted(apart)
 
     def _lowered(self, member: int) -> Lowered:
-        """Return the setting of a member, lowered."""
         base = self.bases[self.which.item(member)]
         setting = base.made(self._bind(member)) if self.sizes else base
         return Lowered.of(setting, functools.partial(self._remember, member))
@@ -209,7 +208,6 @@ class ManySizes:
         known.update(zip(kernels, prices, strict=True))
 
     def _bind(self, member: int) -> edits.Bind:
-        """Return the edit that leads to the size of a member."""
         one = {name: values.item(member) for name, values in self.sizes.items()}
         return bind_of(one)
 

@@ -223,7 +223,6 @@ def recipes_of(run: Run) -> tuple[Analysis, list[Recipe]]:
 
 
 def _first(run: Run) -> int:
-    """Return the place of the first pass that reads launches' prices or hosts them."""
     priced = {KERNEL_COST, HOSTED}
     return next(n for n, p in enumerate(run.passes) if p.provides & priced)
 
@@ -233,7 +232,6 @@ def _remembering(memory: Memory, p: Pass) -> Pass:
 
 
 def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:
-    """Return the pass that solves the schedule, and its place."""
     for place, p in enumerate(passes):
         if SCHEDULE in p.provides and isinstance(p, StreamSchedule):
             return place, p

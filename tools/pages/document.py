@@ -75,7 +75,6 @@ def _style() -> str:
 
 @functools.cache
 def _script() -> str:
-    """Return uPlot, below its licence, and what draws with it."""
     licence = f"/*! uPlot\n{_asset('uplot-license.txt')}*/"
     scripts = ("uplot.js", "page.js", "charts.js", "timeline.js")
     return "\n".join([licence, '"use strict";', *map(_asset, scripts)])

@@ -169,7 +169,6 @@ def _not_compared(name: str, error: PerfcError) -> Diagnostic:
 
 
 def _ranked(plans: Sequence[PlacedPlan]) -> list[PlacedPlan]:
-    """Return plans, those that fit first, the least of the objective before others."""
     found = [plans[n] for n in ranking([plan.amount for plan in plans])]
     return sorted(found, key=lambda plan: not plan.fits)
 

@@ -256,7 +256,6 @@ def notes(found: Placement) -> list[str]:
 
 
 def _awaited(plan: PlacedPlan) -> str:
-    """Return the tier that a query waits for longest, and what of it."""
     bound = plan.waits.bound
     for tier, demand in zip(plan.setting.tiers, plan.demands, strict=True):
         if tier.name == bound:

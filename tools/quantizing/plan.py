@@ -152,7 +152,6 @@ def cast_names(model: Model) -> list[str]:
 
 
 def _table_weights(model: Model) -> list[Value]:
-    """Return the weights that lookups read, each once."""
     found = (one.weight for one in candidates(model.program) if one.kind == TABLE)
     return [*dict.fromkeys(found)]
 

@@ -241,7 +241,6 @@ class _Search:
         return sorted({*shares, self.budget, limit})
 
     def _transform(self, chosen: Mapping[str, str]) -> Quantize:
-        """Return the pass that quantises just these ops, and keeps what users say."""
         said = [text for text in (self.asked.keep,) if text]
         said += [f"{glob.escape(op)}:{dtype}" for op, dtype in chosen.items()]
         transform = self.asked.transform(rows_on(self.quantizer.target))
@@ -306,7 +305,6 @@ def _choices(
     losses: Losses,
     savings: Mapping[str, Mapping[str, float]],
 ) -> Iterator[Choice]:
-    """Yield the types that each op could have, and what each loses and saves."""
     for op, each in losses.items():
         for dtype, loss in each.items():
             chosen = best.get(op) == dtype
@@ -314,7 +312,6 @@ def _choices(
 
 
 def _undominated(points: Sequence[Frontier]) -> Iterator[Frontier]:
-    """Yield points of more and more loss, each of which the device takes less for."""
     least = math.inf
     for point in sorted(points, key=lambda one: (one.loss, one.device_us)):
         if point.device_us < least:

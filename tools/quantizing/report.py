@@ -106,7 +106,6 @@ class Quantization(VerbResult):
         }
 
     def _text(self) -> str:
-        """Return the plans, what is kept, and the frontier."""
         parts = [_title(self), columns_text(plan_table(self))]
         parts += [part for part in (_kept_text(self.best), _frontier(self)) if part]
         told = [f"{one.level.value}: {one.message}" for one in self.diagnostics]

@@ -71,7 +71,6 @@ def expected_kernels(
 
 
 def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
-    """Whether a task is a memset, or a copy from or to the host."""
     if graph.detail[graph.issue[task]] == MEMSET:
         return True
     return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"

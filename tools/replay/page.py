@@ -130,7 +130,6 @@ def _steps(replayed: Sequence[Replayed]) -> Iterator[Part]:
 
 
 def _named(replayed: Sequence[Replayed]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of traces and steps, each with the trace that it is of."""
     name = ""
     for first, *others in trace_lines(replayed):
         name = PurePath(first).name or name

@@ -139,7 +139,6 @@ def find_intervals(
 
 
 def _again(seconds: float) -> OwnEffects:
-    """Return the difference of a step that is run again, whatever is known of it."""
     moved = Z90 * ANOTHER_DAY
     return OwnEffects(seconds * math.expm1(moved), -seconds * math.expm1(-moved))
 

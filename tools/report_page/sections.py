@@ -92,7 +92,6 @@ def _all_remarks(
 
 
 def _told_of(one: Diagnostic, names: Sequence[str]) -> Diagnostic:
-    """Return a remark that says which reports it is about."""
     targets = ", ".join(names)
     places = [one.where] if one.where not in {"", targets} else []
     return attrs.evolve(one, where="; ".join([*places, targets]))

@@ -71,7 +71,6 @@ def _by_kind(use: MemoryUse, phases: Mapping[str, str]) -> dict[str, int]:
 
 
 def _is_saved(buffer: Buffer, in_backward: Sequence[bool]) -> bool:
-    """Whether what forward or the loss made is read in backward."""
     if buffer.kind is not BufferKind.ACTIVATION or buffer.last >= len(in_backward):
         return False
     return in_backward[buffer.last] and not in_backward[buffer.first]

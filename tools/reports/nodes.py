@@ -80,7 +80,6 @@ def node_entries(results: Results) -> list[Json]:
 
 
 def _locations(graph: Graph | None) -> Mapping[str, Location]:
-    """Return the location of each node, by its name."""
     if graph is None:
         return {}
     return {node.name: node.location for node in graph}

@@ -62,7 +62,6 @@ def busy_s(results: Results, number: int, kinds: frozenset[TaskKind]) -> float:
 
 
 def _runs(results: Results, number: int, kinds: frozenset[TaskKind]) -> Stretches:
-    """Return when tasks of some kinds of a rank class run."""
     graph = results.hosted[number].graph
     chosen = np.flatnonzero(task_mask(graph, kinds) & device_mask(graph))
     start_s = results.class_tasks(results.schedule.starts_s, number)[chosen]

@@ -176,7 +176,6 @@ def has_tf32(results: Results) -> bool:
 
 
 def _launched(graph: LaunchGraph) -> Iterator[tuple[Kernel, int]]:
-    """Yield each signature, and how often it is launched."""
     numbers = kernel_numbers(graph)
     launched: NDArray[np.int64] = numbers[numbers >= 0]
     counts: list[int] = np.bincount(launched, minlength=len(graph.kernels)).tolist()

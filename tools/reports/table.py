@@ -259,7 +259,6 @@ def _device_alone(summary: Json) -> tuple[str, str]:
 
 
 def _tokens(summary: Json) -> tuple[str, str]:
-    """Return tokens a second, and the model FLOPs utilization in words."""
     rate, mfu = summary["tokens_per_s"], summary["mfu"]
     if rate is None:
         return "", ""

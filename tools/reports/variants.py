@@ -57,7 +57,6 @@ def _always(_results: Results, _phases: Phases) -> bool:
 
 
 def _waits(results: Results, _: Phases) -> bool:
-    """Whether the host waits for anything but copies to the device."""
     return any(waits_inside(g) - waits_for_inputs(g) for g in results.graphs)
 
 

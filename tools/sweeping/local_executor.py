@@ -76,7 +76,6 @@ class LocalExecutor(Executor):
     def _priced(
         self, space: Space, parts: Sequence[Part]
     ) -> Iterator[tuple[Part, Priced]]:
-        """Yield parts, and what is found of them, until a process dies."""
         with _one_thread(), _pool(min(self.count, len(parts))) as pool:
             futures = {pool.submit(price, space, part): part for part in parts}
             with suppress(BrokenProcessPool):

@@ -223,7 +223,6 @@ def _points(
 
 
 def _pixels(values: Sequence[float], count: int) -> list[int]:
-    """Return which of so many places along an axis each value falls on."""
     scaled = [math.log(value) for value in values] if _is_wide(values) else values
     low, width = min(scaled), max(scaled) - min(scaled)
     return [round(count * (value - low) / width) if width else 0 for value in scaled]

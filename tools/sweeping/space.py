@@ -293,7 +293,6 @@ def _model_text(model: Any) -> list[str]:  # noqa: ANN401 - of any frontend
 
 
 def _files(model: object) -> list[Path]:
-    """Return the file that a model is read from, or that its function is in."""
     if not isinstance(model, str):
         return []
     files = (Path(model), Path(f"{model.rpartition('.py:')[0]}.py"))

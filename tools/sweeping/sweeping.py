@@ -298,7 +298,6 @@ def run_sweep(
 def _written(
     space: Space, path: Path, remarks: Sequence[Diagnostic], rows: Sequence[Row]
 ) -> str:
-    """Return the document of some rows."""
     swept = Sweep(space, rows, tuple(remarks))
     return swept.to_html() if path.suffix == ".html" else swept.to_json()
 
@@ -340,7 +339,6 @@ def _priced(
 
 
 def _ordered(space: Space, rows: Sequence[Row]) -> list[Row]:
-    """Return rows in the order of their configurations."""
     by_key = {space.key(row): row for row in rows}
     keys = map(space.key_of, space)
     return [by_key[key] for key in keys if key in by_key]

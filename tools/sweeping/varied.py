@@ -93,7 +93,6 @@ def _values(text: str) -> Iterator[Value]:
 
 
 def _value(text: str) -> Value:
-    """Return a number where the text is one, else the text."""
     if _PLAIN.fullmatch(text) is None or len(text) > _DIGITS:
         return text
     number = _decimal(text)

@@ -63,7 +63,6 @@ def _grad(node: AtenNode) -> Operand:
 
 
 def _shape(node: AtenNode) -> tuple[Dim, Dim]:
-    """Return rows and columns of the table."""
     return node.dim("num_weights"), _grad(node).type.shape[-1]
 
 
@@ -129,7 +128,6 @@ def _fused_attributes(node: AtenNode) -> dict[str, AttrValue]:
 
 
 def _looked_up(node: AtenNode) -> tuple[Operand, ...]:
-    """Return indices, offsets, and weights of samples where there are any."""
     weights = node.optional("per_sample_weights")
     given = (node.tensor("indices"), node.tensor("offsets"))
     return given if weights is None else (*given, weights)

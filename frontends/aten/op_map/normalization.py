@@ -37,7 +37,6 @@ def _scaled(node: AtenNode) -> list[Operand]:
 
 
 def _axis(node: AtenNode) -> int:
-    """Return the first axis that is normalised."""
     return node.tensor("input").rank - len(node.dims("normalized_shape"))
 
 
@@ -62,7 +61,6 @@ def _layer_norm_backward(op: str) -> Handler:
 
 
 def _with_weight(node: AtenNode) -> list[Operand]:
-    """Return the gradient, the input, and the scale if there is one."""
     grad = "grad_out" if node.is_given("grad_out") else "grad_output"
     operands = [node.tensor(grad), node.tensor("input")]
     if node.is_given("weight"):

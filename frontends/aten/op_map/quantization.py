@@ -45,8 +45,6 @@ def _packed(bits: int, scales: str) -> Handler:
 
 
 def _of_tensor(op: str) -> Handler:
-    """Write a conversion by one scale, a number or a tensor."""
-
     def handler(node: AtenNode) -> None:
         scale = node.value("scale", _F32)
         _convert(node, op, scale, {})
@@ -55,8 +53,6 @@ def _of_tensor(op: str) -> Handler:
 
 
 def _of_channels(op: str) -> Handler:
-    """Write a conversion by a scale for each slice along an axis."""
-
     def handler(node: AtenNode) -> None:
         _convert(node, op, node.tensor("scales"), {"axis": node.integer("axis")})
 
@@ -64,8 +60,6 @@ def _of_channels(op: str) -> Handler:
 
 
 def _of_rows(op: str) -> Handler:
-    """Write a conversion by a scale for each row, or group of one."""
-
     def handler(node: AtenNode) -> None:
         _convert(node, op, node.tensor("scales"), {})
 

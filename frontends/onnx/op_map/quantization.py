@@ -63,7 +63,6 @@ _RESULT_ZERO_POINT = 7
 
 
 def _quantised_operands(node: OnnxNode) -> tuple[Value, ...] | None:
-    """Return both factors, then bias, scales and zero points."""
     x, weight = node.operand(0), node.operand(3)
     if x is None or weight is None:
         return None

@@ -189,7 +189,6 @@ def _like_second(
     *args: Any,
     **kwargs: Any,
 ) -> torch.Tensor:
-    """Return a tensor like the second argument, of which it is the gradient."""
     return empty_like(tensor)
 
 

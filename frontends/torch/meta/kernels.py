@@ -103,7 +103,6 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _counts(func: Any) -> bool:
-    """Whether data may decide how large the results of *func* are."""
     return torch.Tag.dynamic_output_shape in func.tags or own_rule(func) is not None
 
 

@@ -64,7 +64,6 @@ def _only_splits(shape: tuple[int, ...], new: tuple[int, ...]) -> bool:
 
 
 def _viewed(x: Tensor, shape: tuple[int, ...]) -> Layout:
-    """Return the layout of a view that is known to be one."""
     matrices_stay = shape[-2:] == x.shape[-2:] and x.layout is Layout.TRANSPOSED
     return x.layout if shape == x.shape or matrices_stay else Layout.STRIDED
 

@@ -182,7 +182,6 @@ def _row_squares(gradient: Tensor) -> Launch:
 
 
 def _lists(site: Site) -> tuple[Sequence[Tensor], list[Sequence[Tensor]]]:
-    """Return the first list, and all of them."""
     count = site.attributes.integer("lists")
     tensors = len(site.operands) // count
     lists = [site.operands[i * tensors : (i + 1) * tensors] for i in range(count)]
@@ -238,7 +237,6 @@ def _in_one(site: Site, op: str) -> Launch:
 
 
 def _are_too_many(site: Site, sizes: Sequence[int]) -> bool:
-    """Whether chunks alone fill more launches than an op may have."""
     return sum(map(_chunks, sizes)) > MAX_LAUNCHES * _capacity(site).chunks
 
 

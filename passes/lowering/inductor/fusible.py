@@ -266,7 +266,6 @@ def _per_thread(
 
 
 def _nearest_divisor(number: int, wanted: int, within: int) -> int:
-    """Return a divisor of *number* near *wanted*, else *wanted*."""
     for distance in range(within):
         for candidate in (wanted - distance, wanted + distance):
             if candidate > 0 and number % candidate == 0:

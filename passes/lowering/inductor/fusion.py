@@ -363,7 +363,6 @@ def _spaces_agree(one: Group, two: Group) -> bool:
 
 
 def _is_followed(writer: Group, reader: Group) -> bool:
-    """Whether the reader takes what the writer computes element by element."""
     own = writer.writes
     reads = (read for step in reader.steps for read in step.reads)
     return all(read.follows for read in reads if read.buffer in own)

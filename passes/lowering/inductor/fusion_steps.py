@@ -142,7 +142,6 @@ class Stepping:
         self._realize_by_use(node)
 
     def _look(self, node: Node) -> None:
-        """Read the operand by another index."""
         source = self._view(node.operands[0])
         for number, value in enumerate(node.results):
             entry = self._entry(node, number)

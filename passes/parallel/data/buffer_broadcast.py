@@ -104,7 +104,6 @@ class BufferBroadcast:
             self._add("assign", [buffer, part], name, place, typed(buffer))
 
     def _part(self, flat: Value, buffer: Value) -> Value:
-        """Return where a buffer lies in what was sent."""
         type_, name = typed(buffer), f"{buffer.name}.sent"
         narrow = TensorType(type_.dtype, (type_.numel,))
         part = self._view(flat, name, "aten::narrow", narrow)

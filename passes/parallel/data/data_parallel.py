@@ -177,7 +177,6 @@ def _has_shards(rank: RankClass) -> bool:
 
 
 def _is_sharded(node: Node) -> bool:
-    """Whether a node looks up tables, or their gradients, that ranks have sharded."""
     tables = node.attributes.get("tables")
     if not tables:
         return False

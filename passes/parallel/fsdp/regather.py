@@ -157,7 +157,6 @@ def _units(graph: Graph) -> Iterator[_Unit]:
 
 
 def _keeps_any(graph: Graph) -> bool:
-    """Whether backward reads parameters that forward has gathered."""
     return any(
         reader.location.phase == BACKWARD
         for nodes in gathers(graph)
@@ -166,11 +165,9 @@ def _keeps_any(graph: Graph) -> bool:
 
 
 def _readers(graph: Graph, nodes: Sequence[Node]) -> Iterable[Node]:
-    """Return who reads what is gathered, or views of it."""
     values = [value for made in nodes for value in made.results]
     return dict.fromkeys(node for v in values for node in graph.readers(v))
 
 
 def _is_again(reader: Node, forward: Container[tuple[str, Location]]) -> bool:
-    """Whether a node of backward is one of forward that is computed again."""
     return (reader.op, attrs.evolve(reader.location, phase=FORWARD)) in forward

@@ -207,7 +207,6 @@ class ChunkSteps:
         return tuple(now)
 
     def _slowest(self, parts: Sequence[float]) -> float:
-        """Return the cost of the stage that has most in all of its chunks."""
         return max(sum(parts[stage :: self.stages]) for stage in range(self.stages))
 
 

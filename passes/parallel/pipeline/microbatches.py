@@ -141,7 +141,6 @@ def batch_axis(value: Value, batch: frozenset[str]) -> int | None:
 
 
 def _is_multiple(dim: Dim, batch: frozenset[str]) -> bool:
-    """Whether nothing is left of a size if there is no batch."""
     if not isinstance(dim, Expr):
         return False
     numbers = {name: 0 if name in batch else symbol(name) for name in dim.symbols()}

@@ -163,7 +163,6 @@ class PipelineParallel(Transform):
         return made.bind({})
 
     def _chunk_steps(self, graph: Graph) -> ChunkSteps | None:
-        """Return the steps of stages where each has several chunks."""
         if self.schedule != INTERLEAVED:
             return None
         training, count = is_training_step(graph), self.microbatches

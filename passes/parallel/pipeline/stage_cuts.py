@@ -100,7 +100,6 @@ class Layers:
 
 
 def _layer(node: Node) -> str:
-    """Return the path of a node's module up to its first number."""
     parts = node.location.module.split(".")
     for place, part in enumerate(parts):
         if part.isdigit():

@@ -132,7 +132,6 @@ def holders_of(
 
 
 def _updated_by(graph: Graph, gradient: Value) -> list[Value]:
-    """Return the parameter that a gradient is named for."""
     name = gradient.name.rpartition(".grad")[0]
     return [parameter for parameter in graph.parameters if parameter.name == name]
 
@@ -238,7 +237,6 @@ def _owners_of_gradients(graph: Graph) -> Iterator[tuple[Value, Value]]:
 
 
 def _owners_of_states(graph: Graph) -> Iterator[tuple[Value, Value]]:
-    """Yield each state and the parameter that it is named for."""
     parameters = {parameter.name: parameter for parameter in graph.parameters}
     for state in graph.states:
         owner = parameters.get(state.name.rpartition(".")[0])

@@ -272,14 +272,12 @@ class StageWriter:
         attributes: Mapping[str, AttrValue],
         location: Location,
     ) -> Value:
-        """Write a node of one result, of this name and type."""
         name, type_ = result
         node = self.graph.add(op, operands, [name], attributes, location=location)
         node.results[0].type = type_
         return node.results[0]
 
     def _value(self, value: Value, number: int) -> Value:
-        """Return the value that stands for a value in a microbatch."""
         found = self._made[number].get(value)
         return self._lasting(value) if found is None else found
 

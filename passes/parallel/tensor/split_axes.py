@@ -113,7 +113,6 @@ def viewed_axis(
 
 
 def _is_factor(left: Dim, right: Dim) -> bool:
-    """Whether one of two numbers divides the other."""
     if not isinstance(left, int) or not isinstance(right, int):
         return False
     return right % left == 0 or left % right == 0

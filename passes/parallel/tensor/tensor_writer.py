@@ -281,6 +281,5 @@ def _is_additive(node: Node) -> bool:
 
 
 def _matmul(node: Node) -> Replacement:
-    """Return a linear layer without its bias."""
     operands, result = node.operands[:2], node.results[0]
     return Replacement(node.op, operands, node.attributes, result, node.location)

@@ -69,7 +69,6 @@ class VocabularyLayout:
         return cls(head, [node for node in readers if node is not head])
 
     def _owns(self, graph: Graph) -> bool:
-        """Whether nothing else reads the head's weight, but lookups, and its bias."""
         weight, *bias = map(parameter_of, self.head.operands[1:])
         readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
         alone = all(len(graph.uses(value)) == 1 for value in bias)
@@ -123,7 +122,6 @@ def _looks_up(node: Node, table: Value) -> bool:
 
 
 def _is_given(graph: Graph, value: Value) -> bool:
-    """Whether indices are an input, be it cast or in another shape."""
     while (node := value.producer) is not None and (
         is_cast(node) or has_trait(node, Trait.KEEPS_ORDER)
     ):

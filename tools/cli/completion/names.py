@@ -98,7 +98,6 @@ def _models(text: str) -> Iterator[str]:
 
 
 def _passes(text: str) -> Iterator[str]:
-    """Yield passes, after those of a pipeline that stand there already."""
     from perfc.passes.pipeline_spec import pass_names
 
     before = text[: text.rfind(",") + 1]

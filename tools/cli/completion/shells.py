@@ -233,7 +233,6 @@ _SHELLS: Mapping[str, type[_Shell]] = MappingProxyType(
 
 
 def _split(text: str) -> list[str]:
-    """Return the words of a line, without their quotes."""
     try:
         return shlex.split(text)
     except ValueError:  # a quotation that is still open

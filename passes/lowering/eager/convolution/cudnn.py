@@ -241,7 +241,6 @@ class Convolution:
         return [*before, Launch(kernel), *after]
 
     def _tensors(self, phase: str) -> tuple[Tensor, Tensor, Tensor]:
-        """Return both operands and the result of a phase."""
         if phase == FORWARD:
             return self.images, self.filters, self.maps
         if phase == DATA:

@@ -30,7 +30,6 @@ def _sums(lengths: Tensor) -> Launch:
 
 
 def _moved(kind: str, read: int, written: Tensor) -> Launch:
-    """Read lists anywhere, write them one behind the other."""
     return gather(kind, written, written, Work(0, read, written.nbytes))
 
 

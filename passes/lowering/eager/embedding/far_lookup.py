@@ -291,7 +291,6 @@ def _cached(table: Record) -> Record:
 
 
 def _alike(tables: Sequence[Record]) -> Iterator[tuple[Record, ...]]:
-    """Yield tables that lie in one place, place by place."""
     groups: dict[tuple[object, ...], list[Record]] = {}
     for table in tables:
         shared = (table.get(name) for name in sorted(_PLACES - {"cache"}))

@@ -118,7 +118,6 @@ def _bits(lookup: Lookup) -> int:
 
 
 def _touched(lookup: Lookup) -> int:
-    """Return how many rows of all tables are looked up at all."""
     return sum(map(lookup.touched, lookup.tables))
 
 

@@ -104,7 +104,6 @@ def _read(lookup: Lookup, dtype: DType, work: Work) -> tuple[Launch, ...]:
 
 
 def _is_placed(lookup: Lookup) -> bool:
-    """Whether a table lies elsewhere than in device memory."""
     return any(table.get("tier") for table in lookup.tables)
 
 

@@ -93,7 +93,6 @@ class _Calls:
 
 
 def _state(site: Site) -> Tensor:
-    """Return one vector of hidden size for each row."""
     return Tensor(site.results[-1 if site.op.endswith("_backward") else 0])
 
 
