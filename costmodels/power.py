@@ -27,16 +27,8 @@ import math
 import attrs
 import numpy as np
 
-from perfc.costmodels import collectives
+from perfc.costmodels import collectives, kernels
 from perfc.costmodels.constants import constants
-from perfc.costmodels.kernels import (
-    ARRAYS,
-    Flags,
-    Floats,
-    KernelTable,
-    executed_share,
-    one_of,
-)
 from perfc.costmodels.machine import COLLECTIVES, Power, Target
 
 _CONSTANTS = constants("power")
@@ -52,15 +44,15 @@ _GEMM = "gemm"
 class AtLimit:
     """What kernels do where the board is held to so many watts; shape (rows,)."""
 
-    slowdown: Floats
+    slowdown: kernels.Floats
     """Factors by which each takes longer than its price."""
-    watts: Floats
+    watts: kernels.Floats
     """Above what an idle board draws."""
-    clock_share: Floats
+    clock_share: kernels.Floats
     """SM clock over the boost clock."""
 
     @property
-    def sigma(self) -> Floats:
+    def sigma(self) -> kernels.Floats:
         """How uncertain slow-downs are: standard deviation of their logarithms."""
         spread = _CONSTANTS.number("slowdown_spread")
         return spread * np.log(self.slowdown)
@@ -81,11 +73,11 @@ class Draws:
     """
 
     power: Power
-    clocked: Flags
-    boost_watts: Floats
-    fixed_watts: Floats
-    price_share: Floats
-    known: Flags
+    clocked: kernels.Flags
+    boost_watts: kernels.Floats
+    fixed_watts: kernels.Floats
+    price_share: kernels.Floats
+    known: kernels.Flags
 
     def at(self, limit_watts: float) -> AtLimit:
         """Return times and clocks of kernels under a limit, in watts of the board."""
@@ -99,13 +91,13 @@ class Draws:
 
 
 def draws_of(
-    table: KernelTable, seconds: Floats, target: Target, power: Power
+    table: kernels.KernelTable, seconds: kernels.Floats, target: Target, power: Power
 ) -> Draws:
     """Return the watts that kernels draw that take *seconds* each, shape (rows,)."""
-    flops = table.flops * executed_share(table.signatures, ARRAYS)
+    flops = table.flops * kernels.executed_share(table.signatures, kernels.ARRAYS)
     peak = table.signatures.limit_flops_per_s(target)
     bytes_s = table.bytes / target.device.memory.bytes_per_s
-    clocked = one_of(table.op, CLOCKED) & (flops / peak > bytes_s)
+    clocked = kernels.one_of(table.op, CLOCKED) & (flops / peak > bytes_s)
     # The joules of a flop of each kernel; NaN where nobody knows.
     kinds, at = table.kinds
     joules = np.array([power.joules_per_flop.get(k[2], math.nan) for k in kinds])[at]
@@ -115,14 +107,14 @@ def draws_of(
     )
     place = np.log(seconds / short_s) / math.log(long_s / short_s)
     driven = share ** np.clip(place, 0.0, 1.0)
-    replayed = np.where(one_of(table.op, (_GEMM,)), driven, 1.0)
+    replayed = np.where(kernels.one_of(table.op, (_GEMM,)), driven, 1.0)
     flops_per_s = np.minimum(flops / (seconds * replayed), peak)
     arithmetic_watts = np.where(clocked, np.nan_to_num(joules) * flops_per_s, 0.0)
     first = held_share(arithmetic_watts, power)
     # The SMs' share that collectives hold, and the bytes that all kernels move.
     # Copies to and from the host are their engine's: it moves bytes, but holds no SM.
     held, moved = np.zeros(len(table)), table.bytes.copy()
-    rows = np.flatnonzero(one_of(table.op, tuple(COLLECTIVES)))
+    rows = np.flatnonzero(kernels.one_of(table.op, tuple(COLLECTIVES)))
     if len(rows):
         part = table.take(rows)
         shares = collectives.collective_shares(part, seconds[rows], target)
@@ -140,7 +132,7 @@ def draws_of(
     )
 
 
-def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
+def held_share(arithmetic_watts: kernels.Floats, power: Power) -> kernels.Floats:
     """Return the share x of the boost clock at which hardware holds kernels at first.
 
     *arithmetic_watts* is what flops at the rate of their first calls, x times that of
@@ -152,7 +144,7 @@ def held_share(arithmetic_watts: Floats, power: Power) -> Floats:
     return np.clip(share, power.least_share, 1.0)
 
 
-def _share(draws: Draws, limit_watts: float) -> Floats:
+def _share(draws: Draws, limit_watts: float) -> kernels.Floats:
     """Return the share of the clock at which each kernel is within a limit."""
     power = draws.power
     left_watts = limit_watts - power.idle_watts - draws.fixed_watts

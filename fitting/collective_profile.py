@@ -7,17 +7,7 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import COLLECTIVES, KernelTable, Target
-from perfc.costmodels.collectives import (
-    COLLECTIVE,
-    CollectiveRows,
-    Collectives,
-    collective_links,
-    collective_parameters,
-    left_out_one_by_one,
-    node_rate,
-    weighed,
-)
+from perfc.costmodels import COLLECTIVES, KernelTable, Target, collectives
 from perfc.costmodels.kernels import Floats
 from perfc.costmodels.pricing import COLLECTIVE_TIMINGS, price_table
 from perfc.measurements import TEST, Measurement, MeasurementError, kernel_of
@@ -42,7 +32,7 @@ class CollectiveFit:
 
     """
 
-    rows: CollectiveRows
+    rows: collectives.CollectiveRows
     before: float
     after: float | None
 
@@ -64,8 +54,8 @@ def fit_collectives(
         return None
     table = KernelTable([kernel_of(row) for row in chosen])
     measured_s = np.array([row.latency_us for row in chosen]) * 1e-6
-    c, p = Collectives.of(table), collective_parameters()
-    links = collective_links(target, several=bool((c.nodes > 1).any()))
+    c, p = collectives.Collectives.of(table), collectives.collective_parameters()
+    links = collectives.collective_links(target, several=bool((c.nodes > 1).any()))
     _check_rates(chosen, c, measured_s, target)
     # Refuse what tells either of starts or of rates, but not of both.
     least, most = float(c.bytes.min()), float(c.bytes.max())
@@ -78,25 +68,31 @@ def fit_collectives(
             "what starts a collective, the other of rates"
         )
         raise MeasurementError(msg)
-    seconds = price_table(table, target, [COLLECTIVE]).seconds
+    seconds = price_table(table, target, [collectives.COLLECTIVE]).seconds
     off = np.log(measured_s / seconds)
-    found = weighed(c, off, links, p)
-    left = left_out_one_by_one(c, off, links, p)
+    found = collectives.weighed(c, off, links, p)
+    left = collectives.left_out_one_by_one(c, off, links, p)
     after = _mape(seconds * np.exp(left), measured_s) if len(chosen) > 1 else None
     return CollectiveFit(found, _mape(seconds, measured_s), after)
 
 
 def _check_rates(
-    rows: Sequence[Measurement], c: Collectives, measured_s: Floats, target: Target
+    rows: Sequence[Measurement],
+    c: collectives.Collectives,
+    measured_s: Floats,
+    target: Target,
 ) -> None:
     """Refuse what in a node goes faster than its links: times in another unit."""
-    own = collective_links(target, several=False)
-    least_s = c.wire / (_MOST * np.maximum(node_rate(c, own), 1.0))
+    own = collectives.collective_links(target, several=False)
+    least_s = c.wire / (_MOST * np.maximum(collectives.node_rate(c, own), 1.0))
     faster = np.flatnonzero((c.nodes <= 1) & (measured_s < least_s))
     if len(faster):
         at = int(faster[0])
         row, us = rows[at], measured_s[at] * 1e6
-        reached, links = c.wire[at] / measured_s[at] / 1e9, node_rate(c, own)[at] / 1e9
+        reached, links = (
+            c.wire[at] / measured_s[at] / 1e9,
+            collectives.node_rate(c, own)[at] / 1e9,
+        )
         msg = (
             f"{row.op} of {c.bytes[at]:,.0f} bytes in {us:g} us: "
             f"{reached:,.0f} GB/s leave each GPU of {target.name}, whose links have "

@@ -10,14 +10,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    KernelTable,
-    MeasuredKernels,
-    Target,
-    cost_models,
-    lower_bound,
-    price,
-)
+from perfc import costmodels
 from perfc.costmodels.machine import MeasuredKernel, Signature
 from perfc.costmodels.pricing import MEETING_OPS, measured_signature
 from perfc.costmodels.streaming import IDLE, REPEATED
@@ -45,8 +38,8 @@ _ALIKE = 0.01
 
 
 def measured_table(
-    seen: Observations, target: Target
-) -> tuple[MeasuredKernels, Counter[str]]:
+    seen: Observations, target: costmodels.Target
+) -> tuple[costmodels.MeasuredKernels, Counter[str]]:
     """Return the kernels that rows decide, and how many rows decide none, by reason.
 
     Rows that are held out are in no profile, and those that another time than a model
@@ -76,14 +69,14 @@ def measured_table(
             left_out["decide no kernel: its time is lost in the host's"] += len(same)
             continue
         sure.append(kernel)
-    return MeasuredKernels.of(sure), left_out
+    return costmodels.MeasuredKernels.of(sure), left_out
 
 
-def _timed(rows: Observations, target: Target) -> Iterator[MeasuredKernel]:
+def _timed(rows: Observations, target: costmodels.Target) -> Iterator[MeasuredKernel]:
     """Yield the measured kernel of each row, without what is around it."""
     around = 0.0 if target.device.synchronous else _AROUND
     # What is around a short kernel is known less well than that it cannot be faster.
-    least_s = lower_bound(rows.kernels, target)
+    least_s = costmodels.lower_bound(rows.kernels, target)
     kernel_s = np.maximum(rows.measured_s - rows.offset_s, least_s)
     scatter = np.nan_to_num(rows.noise) * _OF_NORMAL * rows.measured_s
     sigma = np.hypot(scatter, around * rows.offset_s) / kernel_s
@@ -120,13 +113,13 @@ def _together(found: Sequence[MeasuredKernel]) -> MeasuredKernel:
     )
 
 
-def _why_not(rows: Observations, target: Target) -> Iterator[str]:
+def _why_not(rows: Observations, target: costmodels.Target) -> Iterator[str]:
     """Yield why each row does not decide its kernel; nothing if it does."""
-    kernels, models = rows.kernels, cost_models()
-    impossible = rows.measured_s < lower_bound(kernels, target)
-    as_timed = KernelTable(list(map(_as_timed, rows.rows, kernels.kernels)))
-    ratio = price(as_timed.kernels, target, models).seconds
-    ratio /= price(kernels.kernels, target, models).seconds
+    kernels, models = rows.kernels, costmodels.cost_models()
+    impossible = rows.measured_s < costmodels.lower_bound(kernels, target)
+    as_timed = costmodels.KernelTable(list(map(_as_timed, rows.rows, kernels.kernels)))
+    ratio = costmodels.price(as_timed.kernels, target, models).seconds
+    ratio /= costmodels.price(kernels.kernels, target, models).seconds
     unlike = np.abs(np.log(ratio)) > _ALIKE
     flags = zip(rows.rows, impossible.tolist(), unlike.tolist(), strict=True)
     for row, too_fast, other in flags:

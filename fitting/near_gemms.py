@@ -15,17 +15,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from perfc.costmodels import machine
 from perfc.costmodels.kernels import Floats
-from perfc.costmodels.machine import (
-    SCALE,
-    START,
-    Family,
-    KernelFit,
-    NearRows,
-    Place,
-    family_of,
-    fits_of,
-)
 from perfc.costmodels.pricing import log_factors
 from perfc.fitting.near_rows import MOST_ROWS
 from perfc.ir import Kernel
@@ -53,7 +44,7 @@ def gemm_fits(
     logs: Floats,
     noise: Floats,
     sigmas: tuple[float, float],
-) -> dict[Family, KernelFit]:
+) -> dict[machine.Family, machine.KernelFit]:
     """Return the fits to rows of one type: a factor of each kind, and near rows.
 
     Args:
@@ -70,9 +61,9 @@ def gemm_fits(
     """
     kernels, logs, noise = kernels[:MOST_ROWS], logs[:MOST_ROWS], noise[:MOST_ROWS]
     shared, own = sigmas
-    families = [family_of(kernel) for kernel in kernels]
+    families = [machine.family_of(kernel) for kernel in kernels]
     kinds = np.array([family.kind for family in families])
-    place = Place.of(kernels)
+    place = machine.Place.of(kernels)
     # A board may be slower than any that was measured: by as much as kernels differ.
     together, smooth = shared**2 + own**2, (1 - _CHANCE) * own**2
     common = together * (kinds[:, np.newaxis] == kinds)
@@ -82,7 +73,7 @@ def gemm_fits(
     off_alone, weights_alone = _weights(common, chance, logs)
     near = None
     if off < off_alone:
-        near = NearRows(
+        near = machine.NearRows(
             _OCTAVES,
             _UNLIKE,
             tuple((smooth * weights).tolist()),
@@ -92,23 +83,29 @@ def gemm_fits(
     else:
         weights = weights_alone
     whole = families[0].whole
-    found = {whole: KernelFit(whole, _factor(1.0), shared, own, len(kernels), near)}
+    found = {
+        whole: machine.KernelFit(whole, _factor(1.0), shared, own, len(kernels), near)
+    }
     for family in sorted(set(families)):
         rows = kinds == family.kind
         scale = float(np.exp(together * weights[rows].sum()))
-        found[family] = KernelFit(family, _factor(scale), shared, own, int(rows.sum()))
+        found[family] = machine.KernelFit(
+            family, _factor(scale), shared, own, int(rows.sum())
+        )
     return found
 
 
 def _factor(scale: float) -> dict[str, float]:
-    return {START: 0.0, SCALE: scale}
+    return {machine.START: 0.0, machine.SCALE: scale}
 
 
-def gemm_factors(fits: Mapping[Family, KernelFit], kernels: Sequence[Kernel]) -> Floats:
+def gemm_factors(
+    fits: Mapping[machine.Family, machine.KernelFit], kernels: Sequence[Kernel]
+) -> Floats:
     """Return by what to multiply the model's times of *kernels*, shape (kernels,)."""
-    known = fits_of(tuple(fits.values()))
+    known = machine.fits_of(tuple(fits.values()))
     found = [known.of(kernel) for kernel in kernels]
-    scale = np.array([fit.values[SCALE] if fit else 1.0 for fit in found])
+    scale = np.array([fit.values[machine.SCALE] if fit else 1.0 for fit in found])
     factors: Floats = scale * np.exp(log_factors(known, kernels))
     return factors
 

@@ -10,18 +10,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc import measurements
 from perfc.costmodels import COLLECTIVES, KernelTable, Target
 from perfc.costmodels.kernels import Floats
 from perfc.costmodels.machine import Family, family_of
 from perfc.ir import Kernel
-from perfc.measurements import (
-    FIT,
-    KERNEL_OPS,
-    Measurement,
-    MeasurementError,
-    kernel_of,
-    split_of,
-)
 
 LEAST_US = 1e-6
 """Shortest time of a row: nothing takes less than a picosecond."""
@@ -52,7 +45,7 @@ class Observations:
 
     """
 
-    rows: Sequence[Measurement]
+    rows: Sequence[measurements.Measurement]
     kernels: KernelTable
     measured_s: Floats
     offset_s: Floats
@@ -85,7 +78,7 @@ class Observations:
 
 
 def observe(
-    rows: Sequence[Measurement], target: Target, dispatch_s: float = 0.0
+    rows: Sequence[measurements.Measurement], target: Target, dispatch_s: float = 0.0
 ) -> tuple[Observations, Counter[str]]:
     """Return the rows that can be fitted, and counts of those left out, by reason.
 
@@ -96,7 +89,7 @@ def observe(
 
     """
     left_out: Counter[str] = Counter()
-    kept: list[Measurement] = []
+    kept: list[measurements.Measurement] = []
     kernels: list[Kernel] = []
     known: dict[tuple[str, str, int], Kernel | str] = {}  # tables say a shape often
     for row in rows:
@@ -131,24 +124,24 @@ def observe(
     return found.take(long_enough), left_out
 
 
-def _kernel_or_why(row: Measurement, target: Target) -> Kernel | str:
+def _kernel_or_why(row: measurements.Measurement, target: Target) -> Kernel | str:
     """Return the signature of a row, or why *target* has none."""
     try:
-        kernel = kernel_of(row)
-    except MeasurementError as error:
+        kernel = measurements.kernel_of(row)
+    except measurements.MeasurementError as error:
         return str(error)
     known = kernel.math in target.device.flops_per_s
     return kernel if known else f"{target.name} has no {kernel.math}"
 
 
-def _why_not(row: Measurement, target: Target) -> str:
+def _why_not(row: measurements.Measurement, target: Target) -> str:
     """Return why a row says nothing of a kernel of *target*; empty if it does."""
     event = row.timing == "event" and not target.device.synchronous
     names = {target.name, target.device.name}
     reasons = (
         (row.target not in names, f"of target {row.target}"),
         (row.op in COLLECTIVES, "of collectives, which are fitted apart"),
-        (row.op not in KERNEL_OPS, f"op {row.op} is no kernel"),
+        (row.op not in measurements.KERNEL_OPS, f"op {row.op} is no kernel"),
         (bool(row.throttled), "throttled"),
         (row.latency_us < LEAST_US, "took no time"),
         (row.timing in {"host", "nccl"}, f"timing {row.timing}"),
@@ -161,7 +154,9 @@ def _why_not(row: Measurement, target: Target) -> str:
 
 
 def _offsets_s(
-    kept: Sequence[Measurement], rows: Sequence[Measurement], target: Target
+    kept: Sequence[measurements.Measurement],
+    rows: Sequence[measurements.Measurement],
+    target: Target,
 ) -> Floats:
     """Return the seconds around the kernel in each row of a GPU.
 
@@ -183,14 +178,14 @@ def _offsets_s(
     return np.array([around_s[row.timing](row.op) for row in kept])
 
 
-def _shortest_us(rows: Iterable[Measurement]) -> dict[str, float]:
+def _shortest_us(rows: Iterable[measurements.Measurement]) -> dict[str, float]:
     found: dict[str, float] = {}
     for row in rows:
         found[row.op] = min(found.get(row.op, row.latency_us), row.latency_us)
     return found
 
 
-def _noise(row: Measurement) -> float:
+def _noise(row: measurements.Measurement) -> float:
     """Return the mean error of a mean of `n` that vary as the percentiles say.
 
     As if they were independent and normal: what is slow for minutes is not in it.
@@ -201,6 +196,6 @@ def _noise(row: Measurement) -> float:
     return math.sqrt(2 / math.pi) * deviation / row.latency_us
 
 
-def is_fitted(row: Measurement) -> bool:
+def is_fitted(row: measurements.Measurement) -> bool:
     """Whether a row of a kernel may be fitted: a third of those without a mark not."""
-    return (row.split or split_of(row.op, row.params)) == FIT
+    return (row.split or measurements.split_of(row.op, row.params)) == measurements.FIT

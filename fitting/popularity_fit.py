@@ -14,15 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels import Histogram, unique_row_count
-from perfc.costmodels.locality import (
-    Popularity,
-    ReuseHistogram,
-    Uniform,
-    ZipfMandelbrot,
-    reuse_histogram,
-    share_noise,
-)
+from perfc.costmodels import Histogram, locality, unique_row_count
 
 _ALONE = 24
 """Numbers of hits above this are grouped."""
@@ -59,7 +51,7 @@ class PopularityFit:
     noise: float
 
     @property
-    def popularity(self) -> Popularity:
+    def popularity(self) -> locality.Popularity:
         """The law."""
         return _law(self.s, self.q)
 
@@ -74,8 +66,8 @@ class _Trial:
     deviance: float
 
 
-def _law(s: float, q: float) -> Popularity:
-    return ZipfMandelbrot(s, q) if s else Uniform()
+def _law(s: float, q: float) -> locality.Popularity:
+    return locality.ZipfMandelbrot(s, q) if s else locality.Uniform()
 
 
 def histogram_of(indices: NDArray[np.int64]) -> Histogram:
@@ -100,7 +92,7 @@ def fit_popularity(histogram: Histogram) -> PopularityFit:
     shares of lookups shall agree, too: they are of the few rows at the head. The rows
     of the table follow from how many were touched.
     """
-    seen = reuse_histogram(histogram, 2**62, histogram.lookups)
+    seen = locality.reuse_histogram(histogram, 2**62, histogram.lookups)
     number = math.log(histogram.lookups) / 2
     tried = [
         _tried(seen, histogram, 0.0, 0.0),
@@ -110,13 +102,13 @@ def fit_popularity(histogram: Histogram) -> PopularityFit:
     costs = [trial.deviance + count * number for count, trial in enumerate(tried)]
     best = tried[costs.index(min(costs))]
     law, rows, lookups = _law(best.s, best.q), best.rows, histogram.lookups
-    error = math.sqrt(_apart(reuse_histogram(law, rows, lookups), seen))
-    noise = share_noise(law, rows, lookups)
+    error = math.sqrt(_apart(locality.reuse_histogram(law, rows, lookups), seen))
+    noise = locality.share_noise(law, rows, lookups)
     return PopularityFit(best.s, best.q, rows, error, noise)
 
 
 def _searched(
-    seen: ReuseHistogram, histogram: Histogram, shifts: Sequence[float]
+    seen: locality.ReuseHistogram, histogram: Histogram, shifts: Sequence[float]
 ) -> _Trial:
     """Search for the exponent, and for the shift if more than one is to begin with."""
     best = min(
@@ -144,7 +136,7 @@ def _deviance(trial: _Trial) -> float:
     return trial.deviance
 
 
-def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
+def _apart(made: locality.ReuseHistogram, seen: locality.ReuseHistogram) -> float:
     """Return the mean square of how far cumulative shares of lookups are apart."""
     away, total = 0.0, 0.0
     for a, b in zip(made.lookups, seen.lookups, strict=True):
@@ -153,12 +145,14 @@ def _apart(made: ReuseHistogram, seen: ReuseHistogram) -> float:
     return total / len(seen.lookups) / sum(seen.lookups) ** 2
 
 
-def _tried(seen: ReuseHistogram, histogram: Histogram, s: float, q: float) -> _Trial:
+def _tried(
+    seen: locality.ReuseHistogram, histogram: Histogram, s: float, q: float
+) -> _Trial:
     """Return how far a law is from what was seen, with the rows that it needs."""
     s, q = round(s, 4), round(q, 2)
     law = _law(s, q)
     rows = _rows_for(law, histogram.lookups, histogram.touched)
-    made = reuse_histogram(law, rows, histogram.lookups)
+    made = locality.reuse_histogram(law, rows, histogram.lookups)
     deviance = _HEAD_WEIGHT * histogram.touched * _apart(made, seen)
     for expected, found in zip(made.rows, seen.rows, strict=True):
         mean = max(expected, 1e-9)
@@ -166,7 +160,7 @@ def _tried(seen: ReuseHistogram, histogram: Histogram, s: float, q: float) -> _T
     return _Trial(s, q, rows, deviance)
 
 
-def _rows_for(law: Popularity, lookups: float, touched: float) -> int:
+def _rows_for(law: locality.Popularity, lookups: float, touched: float) -> int:
     """Return the fewest rows of which as many are touched; the most if none are."""
     if round(unique_row_count(law, round(touched), lookups)) >= touched:
         return round(touched)

@@ -9,49 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 import numpy as np
 
-from perfc.costmodels import (
-    COLLECTIVES,
-    KernelTable,
-    Target,
-    cost_models,
-    is_path,
-    load_target,
-)
+from perfc import costmodels, measurements
+from perfc.costmodels import kernels, pricing
 from perfc.costmodels.collectives import joins_nodes
-from perfc.costmodels.kernels import (
-    SOFTWARE,
-    CostModel,
-    Estimate,
-    Flags,
-    Floats,
-    Indices,
-    Texts,
-)
-from perfc.costmodels.pricing import (
-    COLLECTIVE_TIMINGS,
-    KERNEL_TIMINGS,
-    MEETING_OPS,
-    MET,
-    SESSION_OPS,
-    SOFTWARE_OPS,
-    TimedEstimate,
-    as_fitted,
-    as_timed,
-    measured_kernel,
-    price_table,
-)
 from perfc.costmodels.streaming import IDLE, REPEATED
 from perfc.fitting.errors import Errors, errors_of
 from perfc.fitting.observations import LEAST_US
 from perfc.ir import UsageError
 from perfc.ir.support import count_done
-from perfc.measurements import (
-    BYTES,
-    KERNEL_OPS,
-    TIMINGS,
-    MeasuredColumns,
-    kernel_tables,
-)
 
 Z90 = 1.6448536269514722
 """Half of a 90 % interval, in standard deviations."""
@@ -84,8 +49,8 @@ class Predicted:
 
     """
 
-    timed: TimedEstimate
-    measured_s: Floats
+    timed: pricing.TimedEstimate
+    measured_s: kernels.Floats
 
 
 @attrs.frozen
@@ -114,9 +79,9 @@ class GroupScore:
 
 
 def score(
-    tables: Iterable[MeasuredColumns],
-    targets: Mapping[str, Target] | None = None,
-    models: Sequence[CostModel] | None = None,
+    tables: Iterable[measurements.MeasuredColumns],
+    targets: Mapping[str, costmodels.Target] | None = None,
+    models: Sequence[kernels.CostModel] | None = None,
 ) -> list[GroupScore]:
     """Score every row, by target, op, dtype and timing.
 
@@ -127,7 +92,7 @@ def score(
         models: Those that are installed if not given.
 
     """
-    chosen = cost_models() if models is None else models
+    chosen = costmodels.cost_models() if models is None else models
     found: dict[GroupKey, list[Predicted]] = {}
     skipped: dict[GroupKey, Counter[str]] = {}
     target_of = functools.cache(known_target)  # of this call: sheets may change
@@ -140,7 +105,7 @@ def score(
             # The target to price rows of a name with: a GPU's rows are a system's, too.
             # None where perfc knows none, or none of *targets* is meant.
             known = target_of(key.target)
-            target: Target | None
+            target: costmodels.Target | None
             if targets is None:
                 target = known
             elif known is None:
@@ -156,31 +121,37 @@ def score(
     return [_scored(key, found[key], skipped[key]) for key in sorted(found)]
 
 
-def known_target(name: str) -> Target | None:
+def known_target(name: str) -> costmodels.Target | None:
     """Return the target of a name or alias, None if perfc knows none."""
-    if is_path(name):
+    if costmodels.is_path(name):
         return None  # a table does not say which files are read
     try:
-        return load_target(name)
+        return costmodels.load_target(name)
     except UsageError:
         return None
 
 
-def why_not(key: GroupKey, target: Target | None) -> str:
+def why_not(key: GroupKey, target: costmodels.Target | None) -> str:
     """Return why no row of a group can be scored; empty if some can."""
-    timings = COLLECTIVE_TIMINGS if key.op in COLLECTIVES else KERNEL_TIMINGS
-    what = "collective" if key.op in COLLECTIVES else "kernel"
+    timings = (
+        pricing.COLLECTIVE_TIMINGS
+        if key.op in costmodels.COLLECTIVES
+        else pricing.KERNEL_TIMINGS
+    )
+    what = "collective" if key.op in costmodels.COLLECTIVES else "kernel"
     reasons = (
         (target is None, f"unknown target {key.target}"),
-        (key.op not in KERNEL_OPS, f"unknown op {key.op}"),
-        (key.dtype not in BYTES, f"unknown dtype {key.dtype}"),
-        (key.timing not in TIMINGS, f"unknown timing {key.timing}"),
+        (key.op not in measurements.KERNEL_OPS, f"unknown op {key.op}"),
+        (key.dtype not in measurements.BYTES, f"unknown dtype {key.dtype}"),
+        (key.timing not in measurements.TIMINGS, f"unknown timing {key.timing}"),
         (key.timing not in timings, f"timing {key.timing} is of no {what}"),
     )
     return next((reason for applies, reason in reasons if applies), "")
 
 
-def groups_of(rows: MeasuredColumns) -> list[tuple[GroupKey, Indices]]:
+def groups_of(
+    rows: measurements.MeasuredColumns,
+) -> list[tuple[GroupKey, kernels.Indices]]:
     """Return the rows of each group that is there."""
     columns = (rows.target, rows.op, rows.dtype, rows.timing)
     shape = [len(column.values) for column in columns]
@@ -209,9 +180,9 @@ class _Signatures:
 
     """
 
-    parts: Sequence[KernelTable]
-    part: Indices
-    row: Indices
+    parts: Sequence[costmodels.KernelTable]
+    part: kernels.Indices
+    row: kernels.Indices
     faults: Mapping[int, str]
 
 
@@ -219,7 +190,7 @@ class _Signatures:
 class TablePricer:
     """Signatures of the rows of one table, made once for all targets and timings."""
 
-    rows: MeasuredColumns
+    rows: measurements.MeasuredColumns
     known: dict[tuple[str, str], _Signatures] = attrs.field(
         factory=dict[tuple[str, str], _Signatures], init=False
     )
@@ -227,9 +198,9 @@ class TablePricer:
     def predict(
         self,
         key: GroupKey,
-        at: Indices,
-        target: Target | None,
-        models: Sequence[CostModel],
+        at: kernels.Indices,
+        target: costmodels.Target | None,
+        models: Sequence[kernels.CostModel],
         skipped: Counter[str],
     ) -> list[Predicted]:
         """Price some rows of one group; count those that cannot be in *skipped*."""
@@ -244,7 +215,7 @@ class TablePricer:
             source = self.rows.source
             sources = np.array(source.values)[source.at[rows]]
             estimate = priced(table, target, models, sources)
-            timed = as_timed(
+            timed = pricing.as_timed(
                 estimate.seconds, estimate.sigma, table, target, key.timing
             )
             found.append(Predicted(timed, self.rows.latency_us[rows] * 1e-6))
@@ -253,10 +224,10 @@ class TablePricer:
     def usable_tables(
         self,
         key: GroupKey,
-        at: Indices,
-        target: Target,
+        at: kernels.Indices,
+        target: costmodels.Target,
         skipped: Counter[str] | None = None,
-    ) -> Iterator[tuple[Indices, KernelTable]]:
+    ) -> Iterator[tuple[kernels.Indices, costmodels.KernelTable]]:
         """Yield those of some rows of one group that can be priced, with signatures."""
         left_out: Counter[str] = Counter() if skipped is None else skipped
         if why := why_not(key, target):
@@ -280,8 +251,12 @@ class TablePricer:
                 yield rows, self._as_timed(key, at, rows, table.take(usable))
 
     def _as_timed(
-        self, key: GroupKey, at: Indices, rows: Indices, table: KernelTable
-    ) -> KernelTable:
+        self,
+        key: GroupKey,
+        at: kernels.Indices,
+        rows: kernels.Indices,
+        table: costmodels.KernelTable,
+    ) -> costmodels.KernelTable:
         """Say how the kernels were timed.
 
         Again and again on the same operands, and between events on an idle GPU; after
@@ -293,14 +268,17 @@ class TablePricer:
         foreign = ~np.array(own)[self.rows.source.at[rows]]
         table = table.with_param(REPEATED, foreign)
         table = table.with_param(IDLE, foreign & (key.timing == "event"))
-        replayed = key.timing == "graph" and key.op in SOFTWARE_OPS
-        if replayed or key.op in COLLECTIVES:
+        replayed = key.timing == "graph" and key.op in pricing.SOFTWARE_OPS
+        if replayed or key.op in costmodels.COLLECTIVES:
             software = np.array(self.rows.source.values)[self.rows.source.at[rows]]
-            return table.with_param(SOFTWARE, software)
-        if key.timing != "event" or key.op not in MEETING_OPS | SESSION_OPS:
+            return table.with_param(kernels.SOFTWARE, software)
+        if (
+            key.timing != "event"
+            or key.op not in pricing.MEETING_OPS | pricing.SESSION_OPS
+        ):
             return table
         met = np.searchsorted(np.sort(at), rows) * foreign
-        return table.with_param(MET, met.astype(np.float64))
+        return table.with_param(pricing.MET, met.astype(np.float64))
 
     def _signatures(self, op: str, dtype: str) -> _Signatures:
         if (op, dtype) not in self.known:
@@ -311,7 +289,7 @@ class TablePricer:
             listed = [cell for cell in used if cell not in rows.faults]
             cells = np.array(listed, dtype=np.intp)
             params = [rows.parsed[cell] for cell in listed]
-            tables, faults = kernel_tables(op, dtype, params)
+            tables, faults = measurements.kernel_tables(op, dtype, params)
             part = np.full(len(rows.parsed), -1)
             row = np.zeros(len(rows.parsed), dtype=np.intp)
             for number, (places, table) in enumerate(tables):
@@ -326,12 +304,15 @@ class TablePricer:
 
 
 def _not_held(
-    rows: Indices, table: KernelTable, target: Target, skipped: Counter[str]
-) -> tuple[Indices, KernelTable]:
+    rows: kernels.Indices,
+    table: costmodels.KernelTable,
+    target: costmodels.Target,
+    skipped: Counter[str],
+) -> tuple[kernels.Indices, costmodels.KernelTable]:
     """Leave out what a profile has measured: it would be compared with itself."""
     if not target.measured:
         return rows, table
-    found = [measured_kernel(kernel, target) for kernel in table.kernels]
+    found = [pricing.measured_kernel(kernel, target) for kernel in table.kernels]
     others = np.array([kernel is None for kernel in found])
     if held := len(rows) - int(others.sum()):
         skipped[HELD] += held
@@ -339,11 +320,11 @@ def _not_held(
 
 
 def priced(
-    table: KernelTable,
-    target: Target,
-    models: Sequence[CostModel],
-    sources: Texts | None = None,
-) -> Estimate:
+    table: costmodels.KernelTable,
+    target: costmodels.Target,
+    models: Sequence[kernels.CostModel],
+    sources: kernels.Texts | None = None,
+) -> kernels.Estimate:
     """Return prices of rows, and how sure they are of the times that rows measured.
 
     Rows of a session whose other rows set the interval are not off by what sessions and
@@ -356,18 +337,20 @@ def priced(
         sources: Who measured each row; None: those who measured the fitted ones.
 
     """
-    estimate = price_table(table, target, models)
+    estimate = pricing.price_table(table, target, models)
     if target.fits:
         return estimate
-    return as_fitted(estimate, table, target, sources)
+    return pricing.as_fitted(estimate, table, target, sources)
 
 
 def usable_rows(
-    table: KernelTable, latency_us: Floats, target: Target
-) -> tuple[Indices, Counter[str]]:
+    table: costmodels.KernelTable, latency_us: kernels.Floats, target: costmodels.Target
+) -> tuple[kernels.Indices, Counter[str]]:
     """Return which rows can be scored, and how many cannot, by reason."""
     modes = np.array(["", *sorted(target.device.flops_per_s)])
-    apart = (table.param("nodes", 1.0) > 1) & np.isin(table.op, list(COLLECTIVES))
+    apart = (table.param("nodes", 1.0) > 1) & np.isin(
+        table.op, list(costmodels.COLLECTIVES)
+    )
     checks = (
         (np.isnan(latency_us), "latency_us is no time"),
         (latency_us < LEAST_US, "took no time"),
@@ -400,11 +383,13 @@ def _scored(
     return GroupScore(key, errors, covered, width, skipped)
 
 
-def coverage(seconds: Floats, sigma: Floats, measured_s: Floats) -> tuple[Flags, float]:
+def coverage(
+    seconds: kernels.Floats, sigma: kernels.Floats, measured_s: kernels.Floats
+) -> tuple[kernels.Flags, float]:
     """Return which rows are inside the 90 % interval, and its median width.
 
     The width is that of the interval over the prediction.
     """
-    inside: Flags = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
+    inside: kernels.Flags = np.abs(np.log(measured_s / seconds)) <= Z90 * sigma
     width = 2 * np.sinh(Z90 * sigma)
     return inside, float(np.median(width))

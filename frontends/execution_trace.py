@@ -9,23 +9,11 @@ from pathlib import Path
 
 import attrs
 
-from perfc.frontends.aten import (
-    Argument,
-    AtenBuilder,
-    AtenCall,
-    AtenTensor,
-    Ref,
-    find_handler,
-)
+from perfc import traces
+from perfc.frontends import aten
 from perfc.ir import DTYPES, Diagnostic, Program, TensorType
 from perfc.ir.location import Location
 from perfc.ir.support import Level, UnsupportedModelError, printable
-from perfc.traces import (
-    RecordedArgument,
-    RecordedTensor,
-    is_execution_trace,
-    read_execution_trace,
-)
 from perfc.traces.execution_trace import ExecutedOp
 from perfc.traces.inputs import UNRECORDED
 
@@ -69,13 +57,13 @@ class ExecutionTraceFrontend:
         Of calls within calls the innermost that compute are taken. What is read before
         it is written lies on its device as parameters do.
         """
-        if not is_execution_trace(path):
+        if not traces.is_execution_trace(path):
             msg = (
                 f"{path}: expected an execution trace of PyTorch; Kineto traces and "
                 "reports of perfc are no models: replay, rescale and diff read them"
             )
             raise UnsupportedModelError(msg)
-        trace = read_execution_trace(path)
+        trace = traces.read_execution_trace(path)
         every = [op for ops in trace.threads.values() for op in ops]
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -86,7 +74,7 @@ class ExecutionTraceFrontend:
             .removesuffix(".et")
         )
         importing = _Importing(
-            AtenBuilder(name), sorted(every, key=lambda op: op.order)
+            aten.AtenBuilder(name), sorted(every, key=lambda op: op.order)
         )
         importing.leave_out(trace.collectives)
         return importing.program(str(path), digest)
@@ -96,7 +84,7 @@ class ExecutionTraceFrontend:
 class _Importing:
     """Writes the ops of one trace."""
 
-    builder: AtenBuilder
+    builder: aten.AtenBuilder
     ops: Sequence[ExecutedOp]
     _children: dict[int, list[ExecutedOp]] = attrs.field(init=False)
     _names: dict[int, tuple[str, TensorType]] = attrs.field(
@@ -154,24 +142,26 @@ class _Importing:
             (name, self._argument(argument, numbers))
             for name, argument in zip(names, op.call.arguments, strict=False)
         ]
-        arguments: Mapping[str, Argument] = {
+        arguments: Mapping[str, aten.Argument] = {
             name: value
             for name, value in given
             if value is not None and name not in _OF_THE_MACHINE
         }
-        made: list[AtenTensor] = []
+        made: list[aten.AtenTensor] = []
         for number, tensor in zip(op.makes, op.call.results, strict=False):
             self._made += 1
             type_ = tensor.type(_DEFAULT)
-            made.append(AtenTensor(f"t{self._made}", type_, tensor.strides))
+            made.append(aten.AtenTensor(f"t{self._made}", type_, tensor.strides))
             self._names[number] = (made[-1].name, type_)
         location = Location(name=f"n{op.number}", phase=phase)
         target = _target(op)
-        self.builder.call(AtenCall(target, arguments, tuple(made), location))
+        self.builder.call(aten.AtenCall(target, arguments, tuple(made), location))
         self._unread |= {tensor.name: None for tensor in made}
 
-    def _argument(self, argument: RecordedArgument, numbers: Iterator[int]) -> Argument:
-        if isinstance(argument, RecordedTensor):
+    def _argument(
+        self, argument: traces.RecordedArgument, numbers: Iterator[int]
+    ) -> aten.Argument:
+        if isinstance(argument, traces.RecordedTensor):
             # The name of a tensor; one that nothing has made is a parameter.
             # Numbers are used again: a tensor of another type is another one.
             number = next(numbers)
@@ -180,10 +170,10 @@ class _Importing:
             if known != type_:
                 self._made += 1
                 name = f"p{self._made}"
-                self.builder.parameter(AtenTensor(name, type_, argument.strides))
+                self.builder.parameter(aten.AtenTensor(name, type_, argument.strides))
                 self._names[number] = (name, type_)
             self._unread.pop(name, None)
-            return Ref(name)
+            return aten.Ref(name)
         if isinstance(argument, tuple):
             return tuple(self._argument(item, numbers) for item in argument)
         return None if argument is UNRECORDED else argument
@@ -199,7 +189,7 @@ def _is_call(op: ExecutedOp) -> bool:
 
     Nodes of autograd do what the ops in them do, those of an extension apart.
     """
-    if find_handler(_target(op)) is not None:
+    if aten.find_handler(_target(op)) is not None:
         return True
     name = op.call.name
     wraps = name.startswith(_WRAPPERS) or name.endswith(_OF_AUTOGRAD)

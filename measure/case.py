@@ -13,19 +13,12 @@ from typing import Any, ClassVar, TypeAlias
 import attrs
 import torch
 
+from perfc import measurements
 from perfc.ir import Kernel, Record, Work
 from perfc.measure.call_work import work_of_call
 from perfc.measure.design import Point, Space
 from perfc.measure.device import Device
 from perfc.measure.kernel_table import workload_shapes
-from perfc.measurements import (
-    TEST,
-    Measurement,
-    bytes_of,
-    kernel_of,
-    shape_of,
-    split_of,
-)
 
 DTYPES_OF_TENSORS: Mapping[str, torch.dtype] = MappingProxyType(
     {
@@ -74,14 +67,16 @@ class Case:
 
         Those of the planned models are tested with, whatever suite has them.
         """
-        if shape_of(self.op, self.params) in workload_shapes():
-            return TEST
-        return split_of(self.op, self.params)
+        if measurements.shape_of(self.op, self.params) in workload_shapes():
+            return measurements.TEST
+        return measurements.split_of(self.op, self.params)
 
     @functools.cached_property
     def work(self) -> Work:
         """The least that it can do."""
-        of_call = work_of_call(self.op, self.params, int(bytes_of(self.dtype)))
+        of_call = work_of_call(
+            self.op, self.params, int(measurements.bytes_of(self.dtype))
+        )
         if of_call is not None:
             return of_call
         return self.kernel.work
@@ -89,7 +84,7 @@ class Case:
     @property
     def kernel(self) -> Kernel:
         """Its signature, as that of a measured row."""
-        row = Measurement(
+        row = measurements.Measurement(
             target="",
             op=self.op,
             dtype=self.dtype,
@@ -98,7 +93,7 @@ class Case:
             timing="event",
             source="",
         )
-        return kernel_of(row)
+        return measurements.kernel_of(row)
 
     def __str__(self) -> str:
         return textwrap.shorten(f"{self.op} {self.dtype} {self.params}", _SHOWN)

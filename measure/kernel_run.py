@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc import measurements
 from perfc.ir import PerfcError
 from perfc.measure.call_profile import profiled_calls, times_of
 from perfc.measure.case import Case, Family, Tensors
@@ -20,12 +21,6 @@ from perfc.measure.heap import heap_results, mapped_operands
 from perfc.measure.rounds import ROUNDS, Prepared
 from perfc.measure.suites import SUITES, suite
 from perfc.measure.timing import Timed, Timer
-from perfc.measurements import (
-    MEASUREMENTS,
-    Measurement,
-    RowWriter,
-    WorkloadMeasurement,
-)
 
 Say: TypeAlias = Callable[[str], None]
 """Tells the user one line."""
@@ -87,7 +82,7 @@ class KernelRun:
         factory=list[tuple[Case, str]], init=False
     )
     left: int = attrs.field(default=0, init=False)
-    _writer: RowWriter[Measurement] = attrs.field(init=False)
+    _writer: measurements.RowWriter[measurements.Measurement] = attrs.field(init=False)
     _cases: list[tuple[Family, Case]] = attrs.field(init=False)
     _timer: Timer = attrs.field(init=False)
     _tensors: Tensors = attrs.field(init=False)
@@ -96,13 +91,13 @@ class KernelRun:
         """Read what is there, and decide what is to be measured."""
         cases = suite(self.name, self.device, self.ops, self.seed)
         self._cases = [*self.choose(cases)] if self.choose else cases
-        self._writer = RowWriter(self.path, MEASUREMENTS)
+        self._writer = measurements.RowWriter(self.path, measurements.MEASUREMENTS)
         check_source(self._writer, self.device)
         self._timer = Timer(self.device, SUITES[self.device.kind, self.name].seconds)
         self._tensors = Tensors(self.device)
 
     @property
-    def rows(self) -> list[Measurement]:
+    def rows(self) -> list[measurements.Measurement]:
         """All rows of the table."""
         return self._writer.rows
 
@@ -247,9 +242,9 @@ class KernelRun:
         self.skipped.append((case, why))
         say(f"skipped {case}: {why}")
 
-    def _row(self, prepared: Prepared, timed: Timed) -> Measurement:
+    def _row(self, prepared: Prepared, timed: Timed) -> measurements.Measurement:
         case = prepared.case
-        return Measurement(
+        return measurements.Measurement(
             target=self.device.target,
             op=case.op,
             dtype=case.dtype,
@@ -279,7 +274,9 @@ def _line(case: Case) -> str:
 
 
 def check_source(
-    writer: RowWriter[Measurement] | RowWriter[WorkloadMeasurement], device: Device
+    writer: measurements.RowWriter[measurements.Measurement]
+    | measurements.RowWriter[measurements.WorkloadMeasurement],
+    device: Device,
 ) -> None:
     """Raise `PerfcError` if a table has rows of another device or PyTorch."""
     for row in writer.rows:

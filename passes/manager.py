@@ -7,30 +7,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from perfc.ir import (
-    Graph,
-    LaunchGraph,
-    Node,
-    Program,
-    Value,
-)
+from perfc import ir
+from perfc.ir import support
 from perfc.ir.annotations import Annotations
-from perfc.ir.support import (
-    PassContractError,
-    PipelineError,
-    brief,
-    paused_collector,
-    plugin_at_work,
-)
 from perfc.passes.base import PassContext, Transform
 
 if TYPE_CHECKING:
+    from perfc import ir
     from perfc.costmodels import Target
-    from perfc.ir import (
-        AnnotationKey,
-        AnyKey,
-        Diagnostic,
-    )
     from perfc.ir.annotations import Anchor, Scenario
     from perfc.passes.base import Pass
     from perfc.passes.instruments import Instrument
@@ -50,23 +34,23 @@ class Analysis:
 
     """
 
-    __repr__ = brief
+    __repr__ = support.brief
 
-    program: Program
+    program: ir.Program
     annotations: Annotations
     scenario: Scenario | None
-    diagnostics: tuple[Diagnostic, ...]
+    diagnostics: tuple[ir.Diagnostic, ...]
 
-    def get(self, key: AnnotationKey[T], anchor: Anchor | None = None) -> T:
+    def get(self, key: ir.AnnotationKey[T], anchor: Anchor | None = None) -> T:
         """Return the fact about *anchor*, the program if None."""
         about = self.program if anchor is None else anchor
         table = self.annotations.table(key, self.scenario)
         if about not in table:
             msg = f"no pass of this analysis provides {key} of {about}"
-            raise PassContractError(msg)
+            raise support.PassContractError(msg)
         return table[about]
 
-    def find(self, key: AnnotationKey[T]) -> T | None:
+    def find(self, key: ir.AnnotationKey[T]) -> T | None:
         """Return a fact about the program; None if no pass has provided it."""
         return self.annotations.table(key, self.scenario).get(self.program)
 
@@ -86,11 +70,11 @@ class PassManager:
 
     """
 
-    __repr__ = brief
+    __repr__ = support.brief
 
     passes: tuple[Pass, ...] = attrs.field(converter=_tuple)
     instruments: Sequence[Instrument] = ()
-    given: frozenset[AnyKey] = frozenset()
+    given: frozenset[ir.AnyKey] = frozenset()
 
     def __attrs_post_init__(self) -> None:
         """Check that every fact a pass requires is there when it runs."""
@@ -104,14 +88,14 @@ class PassManager:
                     f"pass {p.name!r} requires {names}, which no earlier pass "
                     f"provides{hint}"
                 )
-                raise PipelineError(msg)
+                raise support.PipelineError(msg)
             if isinstance(p, Transform):
                 known &= p.preserves
             known |= p.provides
 
     def run(
         self,
-        program: Program,
+        program: ir.Program,
         target: Target | None = None,
         scenario: Scenario | None = None,
         annotations: Annotations | None = None,
@@ -119,13 +103,13 @@ class PassManager:
         """Run every pass over *program* and return what is known then."""
         facts = Annotations() if annotations is None else annotations
         diagnostics = list(program.diagnostics)
-        with paused_collector():
+        with support.paused_collector():
             for p in self.passes:
                 ctx = PassContext(p, facts, target, scenario, diagnostics)
                 program = self._run_pass(p, program, ctx)
         return Analysis(program, facts, scenario, tuple(diagnostics))
 
-    def _run_pass(self, p: Pass, program: Program, ctx: PassContext) -> Program:
+    def _run_pass(self, p: Pass, program: ir.Program, ctx: PassContext) -> ir.Program:
         """Run *p* inside the instruments, the first of them outermost.
 
         Returns the program to go on with.
@@ -138,7 +122,7 @@ class PassManager:
             for instrument in self.instruments:
                 instrument.before(p, program)
                 waiting.append(instrument)
-            with plugin_at_work(f"pass {p.name!r}", p):
+            with support.plugin_at_work(f"pass {p.name!r}", p):
                 program = p.run(program, ctx) or program
             if isinstance(p, Transform):
                 _drop_stale(p, ctx)
@@ -153,7 +137,7 @@ class PassManager:
 
 
 def find_fact(
-    analysis: Analysis, key: AnnotationKey[T], provider: Pass, target: Target | None
+    analysis: Analysis, key: ir.AnnotationKey[T], provider: Pass, target: Target | None
 ) -> T:
     """Return a fact of the program, running *provider* if no pass has found it.
 
@@ -174,34 +158,34 @@ def find_fact(
 def _drop_stale(p: Transform, ctx: PassContext) -> None:
     """Forget what the changed graph may have made wrong, for every target."""
 
-    def stays(key: AnyKey, scenario: Scenario | None) -> bool:
+    def stays(key: ir.AnyKey, scenario: Scenario | None) -> bool:
         new = key in p.provides and scenario in (None, ctx.scenario)
         return new or key in p.preserves
 
     ctx.annotations.retain(stays)
 
 
-def _check_provided(p: Pass, program: Program, ctx: PassContext) -> None:
+def _check_provided(p: Pass, program: ir.Program, ctx: PassContext) -> None:
     for key in sorted(p.provides, key=str):
         table = ctx.annotations.table(key, ctx.scenario)
         for anchor in _anchors(program, key):
             if anchor not in table:
                 msg = f"pass {p.name!r} provides {key} but left out {anchor}"
-                raise PassContractError(msg)
+                raise support.PassContractError(msg)
 
 
-def _anchors(program: Program, key: AnyKey) -> Iterator[Anchor]:
-    if key.anchor is Program:
+def _anchors(program: ir.Program, key: ir.AnyKey) -> Iterator[Anchor]:
+    if key.anchor is ir.Program:
         yield program
         return
     for rank in program.classes:
-        if key.anchor is LaunchGraph and rank.launches is not None:
+        if key.anchor is ir.LaunchGraph and rank.launches is not None:
             yield rank.launches
         if rank.ops is None:
             continue
-        if key.anchor is Graph:
+        if key.anchor is ir.Graph:
             yield rank.ops
-        elif key.anchor is Node:
+        elif key.anchor is ir.Node:
             yield from rank.ops
-        elif key.anchor is Value:
+        elif key.anchor is ir.Value:
             yield from rank.ops.values()

@@ -18,15 +18,9 @@ import attrs
 
 from perfc.ir import AnyKey, UsageError
 from perfc.ir.support import PipelineError
+from perfc.passes import pipeline_spec
 from perfc.passes.base import Pass, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.pipeline_spec import (
-    PassRequest,
-    make_pass,
-    option_kinds,
-    parse_pipeline,
-    read_pipeline,
-)
 from perfc.passes.shapes import ShapeInference
 
 FRONT = (
@@ -84,7 +78,7 @@ def loading_parts(
 
     The first is `FRONT`, with transforms of the phase `source`; it leaves types.
     """
-    passes = parse_pipeline(RECORDED if recorded else FRONT)
+    passes = pipeline_spec.parse_pipeline(RECORDED if recorded else FRONT)
     if trains(transforms):
         passes = list(map(_as_called, passes))
     for p in transforms:
@@ -101,7 +95,7 @@ def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:
     the transforms among its passes, if `loading_pipeline` makes those passes of them,
     or by all of its passes.
     """
-    requests = read_pipeline(text)
+    requests = pipeline_spec.read_pipeline(text)
     changes = [
         place for place, one in enumerate(requests) if issubclass(one.cls, Transform)
     ]
@@ -132,8 +126,8 @@ def split_pipeline(text: str) -> tuple[list[Pass] | None, str]:
 
 
 def timing_pipeline(
-    requests: Sequence[PassRequest],
-    extras: Sequence[PassRequest] = (),
+    requests: Sequence[pipeline_spec.PassRequest],
+    extras: Sequence[pipeline_spec.PassRequest] = (),
     settings: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[Pass]:
     """Return the passes that turn typed op graphs into a time.
@@ -178,7 +172,7 @@ def inferred(transforms: Sequence[Pass]) -> list[Pass]:
     for p in transforms:
         passes.append(p)
         if isinstance(p, Transform) and not p.preserves >= GIVEN - p.provides:
-            passes.append(make_pass(_TYPES))
+            passes.append(pipeline_spec.make_pass(_TYPES))
     return passes
 
 
@@ -264,7 +258,7 @@ def _as_called(p: Pass) -> Pass:
 
     Its backward pass is that of the calls.
     """
-    if "spelled-out" not in option_kinds(type(p)):
+    if "spelled-out" not in pipeline_spec.option_kinds(type(p)):
         return p
     called: Pass = attrs.evolve(cast("Any", p), spelled_out=False)
     return called

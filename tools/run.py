@@ -11,7 +11,7 @@ from perfc.costmodels import Target, load_profile
 from perfc.ir import Diagnostic, UsageError
 from perfc.ir.annotations import Scenario
 from perfc.ir.support import US, Level, PipelineError, brief
-from perfc.passes import LowerKernels, Pass, PassManager, Transform
+from perfc.passes import LowerKernels, Pass, PassManager, Transform, pipelines
 from perfc.passes.facts import CRITICAL_PATH, INTERVAL
 from perfc.passes.instruments import Instrument
 from perfc.passes.manager import Analysis
@@ -20,14 +20,6 @@ from perfc.passes.pipeline_spec import (
     format_value,
     parse_pipeline,
     read_pipeline,
-)
-from perfc.passes.pipelines import (
-    GIVEN,
-    RUNTIME_PASSES,
-    TIMING,
-    place,
-    runtime_of,
-    timing_pipeline,
 )
 from perfc.passes.timing import Overhead
 from perfc.tools.models import Model
@@ -64,7 +56,7 @@ class Run:
     @property
     def runtime(self) -> str:
         """Runtime that the passes predict, one of `RUNTIMES`."""
-        return runtime_of(self.passes)
+        return pipelines.runtime_of(self.passes)
 
     @property
     def pipeline(self) -> str:
@@ -130,12 +122,12 @@ class Run:
         """Return the run with more passes, each as early as it may run."""
         passes = list(self.passes)
         for p in added:
-            place(passes, p)
+            pipelines.place(passes, p)
         return attrs.evolve(self, passes=tuple(passes))
 
     def analysis(self, instruments: Sequence[Instrument] = ()) -> Analysis:
         """Run the passes."""
-        manager = PassManager(self.passes, instruments, given=GIVEN)
+        manager = PassManager(self.passes, instruments, given=pipelines.GIVEN)
         # Refuse a pipeline that ends without a time.
         provided = {key for p in self.passes for key in p.provides}
         for key in (CRITICAL_PATH, INTERVAL):
@@ -149,7 +141,9 @@ class Run:
 
     def ran(self, instruments: Sequence[Instrument] = ()) -> Analysis:
         """Run the passes, which need not end with a time."""
-        return self._managed(PassManager(self.passes, instruments, given=GIVEN))
+        return self._managed(
+            PassManager(self.passes, instruments, given=pipelines.GIVEN)
+        )
 
     def _managed(self, manager: PassManager) -> Analysis:
         target, program = self.target, self.model.program
@@ -196,7 +190,7 @@ def back_passes(request: Request) -> list[Pass]:
     if request.pipeline is not None and request.passes:
         msg = "--pipeline and --pass exclude each other: put the pass in the pipeline"
         raise UsageError(msg)
-    text = TIMING if request.pipeline is None else request.pipeline
+    text = pipelines.TIMING if request.pipeline is None else request.pipeline
     requests = read_pipeline(text)
     extras = [extra for item in request.passes for extra in read_pipeline(item)]
     if request.input_pipeline is not None:
@@ -205,7 +199,7 @@ def back_passes(request: Request) -> list[Pass]:
             raise UsageError(msg)
         file = format_value(request.input_pipeline)
         extras += read_pipeline(f"input-pipeline{{file={file}}}")
-    added = RUNTIME_PASSES.get(request.runtime)
+    added = pipelines.RUNTIME_PASSES.get(request.runtime)
     if added is not None and all(r.cls.name != added for r in (*requests, *extras)):
         if request.pipeline is not None:
             msg = f"--runtime {request.runtime} needs the pass {added} in --pipeline"
@@ -224,7 +218,7 @@ def back_passes(request: Request) -> list[Pass]:
         },
         "overhead": {"profile": request.overheads or ""},
     }
-    passes = timing_pipeline(requests, extras, settings)
+    passes = pipelines.timing_pipeline(requests, extras, settings)
     for p in passes:
         if isinstance(p, Transform):
             msg = (

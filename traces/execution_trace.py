@@ -19,17 +19,9 @@ import attrs
 
 from perfc.ir import DTYPES, Diagnostic
 from perfc.ir.support import Level
+from perfc.traces import inputs
 from perfc.traces.chakra import ChakraFile, is_chakra
 from perfc.traces.events import HostOp, Thread, Trace, TraceError
-from perfc.traces.inputs import (
-    ELEMENT_TYPES,
-    RecordedArgument,
-    RecordedOp,
-    RecordedTensor,
-    frozen,
-    listed,
-    whole_numbers,
-)
 from perfc.traces.json_stream import EventFile
 
 _NODES = "nodes"
@@ -60,7 +52,7 @@ class ExecutedOp:
     number: int
     order: int
     parent: int
-    call: RecordedOp
+    call: inputs.RecordedOp
     reads: tuple[int, ...]
     makes: tuple[int, ...]
 
@@ -136,7 +128,7 @@ def _executed(node: Mapping[str, object], order: int, file: str) -> ExecutedOp:
     schema = str(_field(node, "op_schema", ""))
     head, _, rest = schema.partition("(")
     results = [_tensors(*place) for place in made.places()]
-    call = RecordedOp(
+    call = inputs.RecordedOp(
         str(node.get("name", "")),
         tuple(_argument(*place) for place in given.places()),
         head.partition(".")[2] or "default",
@@ -167,16 +159,16 @@ def _side(node: Mapping[str, object], name: str) -> _Side:
     whole = node.get(f"{name}s")
     if isinstance(whole, dict):
         record = cast("dict[str, object]", whole)
-        return _Side(*(listed(record.get(part)) for part in _Side._fields))
+        return _Side(*(inputs.listed(record.get(part)) for part in _Side._fields))
     parts = (whole, *(node.get(f"{name}_{part}") for part in _Side._fields[1:]))
-    return _Side(*map(listed, parts))
+    return _Side(*map(inputs.listed, parts))
 
 
 def _field(node: Mapping[str, object], name: str, default: object) -> object:
     """Return a field of a node, which newer versions have in a list of attributes."""
     if name in node:
         return node[name]
-    for one in listed(node.get("attrs")):
+    for one in inputs.listed(node.get("attrs")):
         record = cast("dict[str, object]", one) if isinstance(one, dict) else {}
         if record.get("name") == name:
             return record.get("value", default)
@@ -199,9 +191,9 @@ def _names(arguments: str) -> tuple[str, ...]:
 
 def _argument(
     value: object, shape: object, kind: object, strides: object
-) -> RecordedArgument:
+) -> inputs.RecordedArgument:
     if "Tensor(" not in str(kind):
-        return frozen(value)
+        return inputs.frozen(value)
     found = _tensors(value, shape, kind, strides)
     if not _is_one(kind):
         return found
@@ -214,30 +206,37 @@ def _is_one(kind: object) -> bool:
 
 def _tensors(
     value: object, shape: object, kind: object, strides: object
-) -> tuple[RecordedTensor | None, ...]:
+) -> tuple[inputs.RecordedTensor | None, ...]:
     """Return the tensors of an argument, one or those of a list; None for undefined."""
     return tuple(tensor for _, tensor in _numbered(value, shape, kind, strides))
 
 
 def _numbered(
     value: object, shape: object, kind: object, strides: object
-) -> Iterator[tuple[int, RecordedTensor | None]]:
+) -> Iterator[tuple[int, inputs.RecordedTensor | None]]:
     """Yield the numbers of tensors, and what they are."""
     names = _TENSOR.findall(str(kind))
     parts = [[part] for part in (value, shape, strides)]
     if not _is_one(kind):
-        parts = [listed(part) for part in (value, shape, strides)]
+        parts = [inputs.listed(part) for part in (value, shape, strides)]
         parts[2] += [None] * (len(parts[1]) - len(parts[2]))
     for tensor, dims, steps, name in zip(*parts, names, strict=False):
-        identity = [*listed(tensor), None]
+        identity = [*inputs.listed(tensor), None]
         absent = not name or name.startswith(_UNDEFINED)
         if absent or not isinstance(identity[0], int):
             yield -1, None
             continue
-        dtype = DTYPES[ELEMENT_TYPES[name]] if name in ELEMENT_TYPES else None
+        dtype = (
+            DTYPES[inputs.ELEMENT_TYPES[name]] if name in inputs.ELEMENT_TYPES else None
+        )
         on_host = identity[-2] == "cpu"
-        found = (whole_numbers(dims), dtype, whole_numbers(steps) or None, on_host)
-        yield identity[0], RecordedTensor(*found)
+        found = (
+            inputs.whole_numbers(dims),
+            dtype,
+            inputs.whole_numbers(steps) or None,
+            on_host,
+        )
+        yield identity[0], inputs.RecordedTensor(*found)
 
 
 def _numbers(side: _Side) -> tuple[int, ...]:

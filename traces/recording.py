@@ -11,28 +11,9 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels.constants import constants
-from perfc.ir import (
-    NO_WORK,
-    Diagnostic,
-    Kernel,
-    LaunchGraph,
-    LaunchOp,
-    Record,
-    TaskKind,
-)
-from perfc.traces.events import (
-    NOWHERE,
-    DeviceKind,
-    DeviceWork,
-    HostOp,
-    Place,
-    RuntimeCall,
-    Step,
-    Stream,
-    Thread,
-    Trace,
-)
+from perfc.traces import events
 from perfc.traces.host_lines import Segment, host_lines, main_thread
 from perfc.traces.issue_order import in_order, waits_in_graph, works_by_call
 from perfc.traces.recorded import Recorded, StepMark
@@ -56,9 +37,9 @@ _RETURN_US = _CONSTANTS.number("return_us")
 _LONGEST_GAP_US = _CONSTANTS.number("longest_gap_us")
 _SECONDS = 1e-6
 _KINDS = {
-    DeviceKind.KERNEL: TaskKind.KERNEL,
-    DeviceKind.COPY: TaskKind.COPY,
-    DeviceKind.MEMSET: TaskKind.KERNEL,
+    events.DeviceKind.KERNEL: ir.TaskKind.KERNEL,
+    events.DeviceKind.COPY: ir.TaskKind.COPY,
+    events.DeviceKind.MEMSET: ir.TaskKind.KERNEL,
 }
 
 
@@ -66,7 +47,7 @@ _Busy: TypeAlias = tuple[float, float]
 """How long after a launch its stream was still busy, and how long it was idle then."""
 
 
-def record(trace: Trace) -> Recorded:
+def record(trace: events.Trace) -> Recorded:
     """Return the launch graph of a trace, every task with the seconds it took.
 
     Host tasks are the segments of `host_lines` and the calls; a call that waits states
@@ -78,31 +59,37 @@ def record(trace: Trace) -> Recorded:
 
 @attrs.define(eq=False)
 class _Recording:
-    trace: Trace
-    graph: LaunchGraph = attrs.field(init=False)
+    trace: events.Trace
+    graph: ir.LaunchGraph = attrs.field(init=False)
     start_us: list[float] = attrs.field(factory=list[float], init=False)
     end_us: list[float] = attrs.field(factory=list[float], init=False)
-    _works: dict[int, list[DeviceWork]] = attrs.field(init=False)
+    _works: dict[int, list[events.DeviceWork]] = attrs.field(init=False)
     _waits: StreamWaits = attrs.field(init=False)
-    _threads: dict[Thread, int] = attrs.field(factory=dict[Thread, int], init=False)
-    _streams: dict[Stream, int] = attrs.field(factory=dict[Stream, int], init=False)
+    _threads: dict[events.Thread, int] = attrs.field(
+        factory=dict[events.Thread, int], init=False
+    )
+    _streams: dict[events.Stream, int] = attrs.field(
+        factory=dict[events.Stream, int], init=False
+    )
     _ops: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
-    _on_stream: dict[Stream, list[int]] = attrs.field(
-        factory=lambda: defaultdict[Stream, list[int]](list), init=False
+    _on_stream: dict[events.Stream, list[int]] = attrs.field(
+        factory=lambda: defaultdict[events.Stream, list[int]](list), init=False
     )
     _done: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
-    _lost: dict[Stream, list[DeviceWork]] = attrs.field(init=False)
-    _issuers: dict[int, RuntimeCall] = attrs.field(
-        factory=dict[int, RuntimeCall], init=False
+    _lost: dict[events.Stream, list[events.DeviceWork]] = attrs.field(init=False)
+    _issuers: dict[int, events.RuntimeCall] = attrs.field(
+        factory=dict[int, events.RuntimeCall], init=False
     )
     _missed: int = attrs.field(default=0, init=False)
     _doubled: int = attrs.field(default=0, init=False)
     _unblocked: list[int] = attrs.field(factory=list[int], init=False)
     _marks: tuple[StepMark, ...] = attrs.field(default=(), init=False)
-    _made: dict[int, DeviceWork] = attrs.field(
-        factory=dict[int, DeviceWork], init=False
+    _made: dict[int, events.DeviceWork] = attrs.field(
+        factory=dict[int, events.DeviceWork], init=False
     )
-    _places: dict[int, Place] = attrs.field(factory=dict[int, Place], init=False)
+    _places: dict[int, events.Place] = attrs.field(
+        factory=dict[int, events.Place], init=False
+    )
     _gaps_us: list[_Busy] = attrs.field(factory=list[_Busy], init=False)
     _graph_gaps_us: list[float] = attrs.field(factory=list[float], init=False)
     _latencies_us: list[float] = attrs.field(factory=list[float], init=False)
@@ -112,13 +99,13 @@ class _Recording:
 
     def run(self) -> Recorded:
         """Add everything in the order of the host."""
-        self.graph = LaunchGraph(self.trace.file)
+        self.graph = ir.LaunchGraph(self.trace.file)
         self._works = works_by_call(self.trace)
         self._waits = StreamWaits(self.trace, self._works)
         lines = host_lines(self.trace, self._works.keys())
         # Device work of which the call is not in the trace, last one first.
         issued = {id(work) for group in self._works.values() for work in group}
-        found: dict[Stream, list[DeviceWork]] = defaultdict(list)
+        found: dict[events.Stream, list[events.DeviceWork]] = defaultdict(list)
         for work in reversed(self.trace.works):
             if id(work) not in issued:
                 found[work.stream].append(work)
@@ -141,7 +128,7 @@ class _Recording:
                 graph.group[task], graph.stated_s[task] = graph.group[tasks[0]], least_s
         return self._recorded(lines)
 
-    def _add_lost(self, stream: Stream, until_us: float) -> None:
+    def _add_lost(self, stream: events.Stream, until_us: float) -> None:
         """Put work without a call on its stream, before what began at *until_us*.
 
         It keeps the measured distance, since its causes on other streams are unknown.
@@ -153,7 +140,7 @@ class _Recording:
             reached_us = self.end_us[queue[-1]] if queue else 0.0
             if work.start_us > reached_us:
                 self._task(
-                    TaskKind.WAIT, self._stream(stream), reached_us, work.start_us
+                    ir.TaskKind.WAIT, self._stream(stream), reached_us, work.start_us
                 )
             self._waits.issued(None, work, self._device_task(None, work, -1))
 
@@ -161,7 +148,7 @@ class _Recording:
         assert segment.gap is not None  # noqa: S101 - for the type checker
         after = self._after(segment)
         self._done[id(segment)] = self._task(
-            TaskKind.HOST,
+            ir.TaskKind.HOST,
             self._thread(segment.thread),
             segment.start_us,
             segment.end_us,
@@ -175,7 +162,7 @@ class _Recording:
             return ()
         return (self._done[id(segment.after)],)
 
-    def _call(self, segment: Segment, call: RuntimeCall) -> None:
+    def _call(self, segment: Segment, call: events.RuntimeCall) -> None:
         # A call that synchronises issues nothing. It has to be known as a wait, because
         # its measured length is mostly time of the device, which a replay may change.
         awaited = self._awaited(call)
@@ -207,7 +194,7 @@ class _Recording:
             returned_us = min(works[-1].start_us, segment.end_us)
             returned_us = max(returned_us, segment.start_us)
         task = self._task(
-            TaskKind.CALL,
+            ir.TaskKind.CALL,
             self._thread(segment.thread),
             segment.start_us,
             returned_us,
@@ -232,17 +219,17 @@ class _Recording:
             last = len(self.graph) - 1
             self._sync(segment, BLOCKING_COPY, [last], self.end_us[last])
 
-    def _place(self, call: RuntimeCall, task: int) -> None:
+    def _place(self, call: events.RuntimeCall, task: int) -> None:
         """Note the source of a call and of what it issued: that of the op around it."""
         op = self._waits.inner.get(id(call))
-        place = call.place if op is None or op.place is NOWHERE else op.place
-        if place is not NOWHERE:
+        place = call.place if op is None or op.place is events.NOWHERE else op.place
+        if place is not events.NOWHERE:
             issued = (
                 n for n in range(task, len(self.graph)) if self.graph.issue[n] == task
             )
             self._places |= dict.fromkeys((task, *issued), place)
 
-    def _awaited(self, call: RuntimeCall) -> Sequence[int]:
+    def _awaited(self, call: events.RuntimeCall) -> Sequence[int]:
         """Return the tasks that a call waits for."""
         kind, waits = waits_for(call.name), self._waits
         if kind is Waits.DEVICE:
@@ -260,7 +247,7 @@ class _Recording:
         if left_us < 0:  # it did not wait for this, or the clocks disagree
             left_us = min(segment.end_us - start_us, _RETURN_US)
         self._done[id(segment)] = self._task(
-            TaskKind.SYNC,
+            ir.TaskKind.SYNC,
             self._thread(segment.thread),
             segment.end_us - left_us,
             segment.end_us,
@@ -270,7 +257,11 @@ class _Recording:
         )
 
     def _issue(
-        self, call: RuntimeCall, work: DeviceWork, issue: int, others: Sequence[int]
+        self,
+        call: events.RuntimeCall,
+        work: events.DeviceWork,
+        issue: int,
+        others: Sequence[int],
     ) -> tuple[int, ...]:
         """Put *work* on its stream; return what it has to wait for there."""
         self._add_lost(work.stream, work.start_us)
@@ -292,16 +283,16 @@ class _Recording:
         stream = self._stream(work.stream)
         if after:
             # Without its call, of which the work itself keeps the latency.
-            wait = self._task(TaskKind.WAIT, stream, 0.0, 0.0, after=after)
+            wait = self._task(ir.TaskKind.WAIT, stream, 0.0, 0.0, after=after)
             self.start_us[wait] = self.end_us[wait] = work.start_us
             self._held.append(wait)
         self._waits.issued(call, work, self._device_task(call, work, issue))
         return (*before, *after)
 
     def _device_task(
-        self, call: RuntimeCall | None, work: DeviceWork, issue: int
+        self, call: events.RuntimeCall | None, work: events.DeviceWork, issue: int
     ) -> int:
-        kind = TaskKind.COLLECTIVE if work.is_collective else _KINDS[work.kind]
+        kind = ir.TaskKind.COLLECTIVE if work.is_collective else _KINDS[work.kind]
         op = self.graph.op[issue] if issue >= 0 else -1
         start_us = work.start_us
         if call is None:
@@ -315,7 +306,7 @@ class _Recording:
             op=op,
             kernel=self.graph.intern(_kernel(work)),
             issue=issue,
-            detail=work.name if work.kind is DeviceKind.COPY else "",
+            detail=work.name if work.kind is events.DeviceKind.COPY else "",
             group=f"c{len(self.graph)}" if work.is_collective else "",
         )
         self._made[task] = work
@@ -324,7 +315,7 @@ class _Recording:
 
     def _task(  # noqa: PLR0913 - one argument per column
         self,
-        kind: TaskKind,
+        kind: ir.TaskKind,
         resource: int,
         start_us: float,
         end_us: float,
@@ -350,25 +341,25 @@ class _Recording:
             stated_s=(end_us - start_us) * _SECONDS,
         )
 
-    def _thread(self, thread: Thread) -> int:
+    def _thread(self, thread: events.Thread) -> int:
         if thread not in self._threads:
             name = f"{thread[0]}/{thread[1]}"
             self._threads[thread] = self.graph.thread(name)
         return self._threads[thread]
 
-    def _stream(self, stream: Stream) -> int:
+    def _stream(self, stream: events.Stream) -> int:
         if stream not in self._streams:
             device, number = stream
             self._streams[stream] = self.graph.stream(f"d{device}s{number}", device)
         return self._streams[stream]
 
-    def _op(self, op: HostOp | None) -> int:
+    def _op(self, op: events.HostOp | None) -> int:
         if op is None:
             return -1
         if id(op) not in self._ops:
             place = {"module": op.place.module, "source": op.place.source}
-            told = Record({key: name for key, name in place.items() if name})
-            self._ops[id(op)] = self.graph.add_op(LaunchOp(op.name, "", told))
+            told = ir.Record({key: name for key, name in place.items() if name})
+            self._ops[id(op)] = self.graph.add_op(ir.LaunchOp(op.name, "", told))
         return self._ops[id(op)]
 
     def _state_unblocked(self) -> None:
@@ -379,7 +370,7 @@ class _Recording:
         free: dict[str, list[float]] = defaultdict(list)
         held: dict[str, list[float]] = defaultdict(list)
         for task, kind in enumerate(graph.kind):
-            if kind is TaskKind.CALL and graph.detail[task] in names:
+            if kind is ir.TaskKind.CALL and graph.detail[task] in names:
                 times = held if task in blocked else free
                 times[graph.detail[task]].append(graph.stated_s[task])
         usual_s = {name: statistics.median(free[name] or held[name]) for name in names}
@@ -387,7 +378,7 @@ class _Recording:
             typical_s = usual_s[graph.detail[task]]
             graph.stated_s[task] = min(graph.stated_s[task], typical_s)
 
-    def _recorded(self, lines: dict[Thread, list[Segment]]) -> Recorded:
+    def _recorded(self, lines: dict[events.Thread, list[Segment]]) -> Recorded:
         self._marks = tuple(self._steps(lines))
         self._missed = len(self._own_steps(lines)) - len(self._marks)
         latency_us = _usual_delay_us(self._latencies_us)
@@ -410,13 +401,13 @@ class _Recording:
             tuple(self._diagnostics()),
         )
 
-    def _own_steps(self, lines: Mapping[Thread, object]) -> list[Step]:
+    def _own_steps(self, lines: Mapping[events.Thread, object]) -> list[events.Step]:
         """Return the steps of one process: others mark the same iterations."""
         main = main_thread(self.trace.steps, lines.keys())
         steps = self.trace.steps
         return [s for s in steps if main is None or s.thread[0] == main[0]]
 
-    def _steps(self, lines: dict[Thread, list[Segment]]) -> Iterator[StepMark]:
+    def _steps(self, lines: dict[events.Thread, list[Segment]]) -> Iterator[StepMark]:
         main = main_thread(self.trace.steps, lines)
         if main is None or main not in lines:
             return
@@ -436,7 +427,7 @@ class _Recording:
                 self._done[id(line[last])],
             )
 
-    def _diagnostics(self) -> Iterator[Diagnostic]:
+    def _diagnostics(self) -> Iterator[ir.Diagnostic]:
         return remarks(
             self.trace,
             max(self.end_us, default=0.0) - self.trace.delay_us,
@@ -465,7 +456,7 @@ def _usual_gap_us(gaps_us: Iterable[float]) -> float:
     return statistics.fmean(gaps) if gaps else 0.0
 
 
-def _kernel(work: DeviceWork) -> Kernel:
-    name = "memcpy" if work.kind is DeviceKind.COPY else work.name
-    params = Record({"bytes": work.size_bytes}) if work.size_bytes else Record({})
-    return Kernel(name, "", "", params, NO_WORK, known=False)
+def _kernel(work: events.DeviceWork) -> ir.Kernel:
+    name = "memcpy" if work.kind is events.DeviceKind.COPY else work.name
+    params = ir.Record({"bytes": work.size_bytes}) if work.size_bytes else ir.Record({})
+    return ir.Kernel(name, "", "", params, ir.NO_WORK, known=False)

@@ -36,18 +36,13 @@ from typing import Generic, NamedTuple
 import attrs
 import numpy as np
 
+from perfc.costmodels.attention import residual
 from perfc.costmodels.attention.efficient import (
     AttentionParameters,
     efficient_kinds,
     efficient_parameters,
 )
 from perfc.costmodels.attention.lower_bound import attention_bound_s
-from perfc.costmodels.attention.residual import (
-    corrected_second,
-    corrected_seconds,
-    is_measured,
-    measured_rows,
-)
 from perfc.costmodels.attention.tiles import (
     EFFICIENT_TILES,
     FLASH_1_TIME,
@@ -154,13 +149,13 @@ class AttentionModel:
         self, kernels: KernelTable, target: Target
     ) -> Iterator[IntervalGroup]:
         """Yield kernels of sizes that were measured; others are like none of them."""
-        yield IntervalGroup(("",), measured_rows(kernels, target))
+        yield IntervalGroup(("",), residual.measured_rows(kernels, target))
 
     def interval_group_of_one(
         self, one: OneSignature, target: Target
     ) -> OneGroup | None:
         """Return the group of one kernel, if its size was measured."""
-        return OneGroup(("",)) if is_measured(one, target) else None
+        return OneGroup(("",)) if residual.is_measured(one, target) else None
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows."""
@@ -172,11 +167,11 @@ class AttentionModel:
         architecture = target.device.architecture
         flash = flash_parameters(architecture)
         seconds = _by_kernel(kernels, target, fastest=False)
-        measured = measured_rows(kernels, target)
+        measured = residual.measured_rows(kernels, target)
         if measured.any():
             rows = np.flatnonzero(measured)
             part = kernels.take(rows)
-            seconds[rows] = corrected_seconds(seconds[rows], part, target)
+            seconds[rows] = residual.corrected_seconds(seconds[rows], part, target)
         known = architecture in fitted("attention")
         forward = kernels.text("phase") != _BACKWARD
         first = np.asarray(is_first(kernels.signatures, target))
@@ -221,9 +216,9 @@ class AttentionModel:
             seconds *= FLASH_1_TIME if first else 1.0
             return Priced(seconds, UNSEEN_SIGMA, UNSEEN_SIGMA, Provenance.ANALYTIC)
         seconds = _formula_seconds(one, target, flash, tiles, FLOATS)
-        fitted_here = measured = is_measured(one, target)
+        fitted_here = measured = residual.is_measured(one, target)
         if measured:
-            seconds = corrected_second(seconds, one, target)
+            seconds = residual.corrected_second(seconds, one, target)
         elif architecture in fitted("attention"):
             fitted_here = one.text("phase") != _BACKWARD
         if fitted_here:

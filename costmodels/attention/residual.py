@@ -17,11 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from perfc.costmodels.attention.tiles import (
-    EFFICIENT_NAME,
-    FLASH_1_NAME,
-    is_newest,
-)
+from perfc.costmodels.attention import tiles
 from perfc.costmodels.fitted_files import FITTED_FOLDER, Network, network_of
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -97,9 +93,9 @@ def _is_alike(kernels: Signatures[Number], target: Target) -> Flags | bool:
     found: Flags | bool = kernels.param("q_len") == kernels.param("kv_len")
     found = found & ((mode == ATTENTION_TYPE) | (mode == "fp16"))
     found = found & (kernels.param("causal") == 0)
-    found = found & (kernels.text("algorithm") != EFFICIENT_NAME)
-    found = found & is_newest(kernels, target)
-    found = found & (kernels.text("algorithm") != FLASH_1_NAME)
+    found = found & (kernels.text("algorithm") != tiles.EFFICIENT_NAME)
+    found = found & tiles.is_newest(kernels, target)
+    found = found & (kernels.text("algorithm") != tiles.FLASH_1_NAME)
     forward: Flags | bool = kernels.text("phase") == "forward"
     return found & forward
 

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.collectives import time
 from perfc.costmodels.collectives.links import Links
 from perfc.costmodels.collectives.rows import (
     CollectiveRows,
@@ -18,11 +19,6 @@ from perfc.costmodels.collectives.rows import (
 )
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.terms import CollectiveParameters
-from perfc.costmodels.collectives.time import (
-    LEAST_ACROSS,
-    collective_seconds,
-    near_switch,
-)
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import SOFTWARE, Estimate, Floats, KernelTable, Provenance
 from perfc.costmodels.machine import COLLECTIVES, PCIE, System, Target
@@ -83,7 +79,7 @@ class Installation:
         """
         if not self.fabric:
             return np.zeros(len(c))
-        octaves = np.log2(LEAST_ACROSS / np.maximum(c.bytes, 1.0)) / 4
+        octaves = np.log2(time.LEAST_ACROSS / np.maximum(c.bytes, 1.0)) / 4
         doublings = np.log2(c.nodes / self.rows.rows.nodes.max()) / 2
         found: Floats = np.clip(np.maximum(octaves, doublings), 0.0, 1.0)
         return found
@@ -140,7 +136,7 @@ class CollectiveModel:
         system = _system(target, several=bool((c.nodes > 1).any()))
         links = Links.of(target, system)
         p = self.parameters or collective_parameters()
-        seconds = collective_seconds(c, links, p)
+        seconds = time.collective_seconds(c, links, p)
         known = np.zeros(len(c), dtype=np.bool_)
         seen, told, far = known.copy(), known.copy(), np.ones(len(c))
         for part, one in self._installed(c, kernels.text(SOFTWARE), target, system):
@@ -149,7 +145,7 @@ class CollectiveModel:
             # measured ones.
             asked, chosen = c.take(part), attrs.evolve(links, ll_by_peer=one.ll_by_peer)
             factor = np.exp(one.rows.isotonic_log_factor(asked, one.links, p))
-            seconds[part] = collective_seconds(asked, chosen, p) * factor
+            seconds[part] = time.collective_seconds(asked, chosen, p) * factor
             if chosen.link_bytes_per_s == one.links.link_bytes_per_s:
                 known[part] |= one.rows.covers(asked)
                 seen[part] = told[part] = True
@@ -172,7 +168,7 @@ class CollectiveModel:
         # No fitted system joins its GPUs in this way, so that prices are less certain.
         foreign = (system.topology == PCIE) | (c.nodes > 1)
         away = np.where(seen, np.where(known, 0.0, far), foreign)
-        switched = near_switch(c, links, p) & ~known
+        switched = time.near_switch(c, links, p) & ~known
         shared, own = _sigmas(known, seen, away, switched)
         return Estimate(
             seconds,

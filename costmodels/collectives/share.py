@@ -12,13 +12,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from perfc.costmodels.collectives import parts
 from perfc.costmodels.collectives.collective import collective_links
 from perfc.costmodels.collectives.links import Links
-from perfc.costmodels.collectives.parts import (
-    CHANNEL_BYTES_PER_S,
-    LEAST_CHANNELS,
-    MOST_CHANNELS,
-)
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.time import network_rate, node_rate
 from perfc.costmodels.constants import constants
@@ -70,8 +66,8 @@ def collective_shares(
 
 def channels(c: Collectives, links: Links) -> Floats:
     """Return how many blocks NCCL's kernel has, shape (rows,)."""
-    wanted = np.rint(node_rate(c, links) / CHANNEL_BYTES_PER_S)
-    found: Floats = np.clip(wanted, LEAST_CHANNELS, MOST_CHANNELS)
+    wanted = np.rint(node_rate(c, links) / parts.CHANNEL_BYTES_PER_S)
+    found: Floats = np.clip(wanted, parts.LEAST_CHANNELS, parts.MOST_CHANNELS)
     return found
 
 

@@ -42,26 +42,8 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from perfc.costmodels.collectives.choice import (
-    by_protocol,
-    hop_s,
-    ll_threads,
-    ring_switches,
-)
+from perfc.costmodels.collectives import choice, parts
 from perfc.costmodels.collectives.links import Links
-from perfc.costmodels.collectives.parts import (
-    CHANNEL_BYTES_PER_S,
-    MOST_CHANNELS,
-    NETWORK_CHANNEL_BYTES_PER_S,
-    SIMPLE_CHUNK,
-    ll_part,
-    longest_part,
-    most_by_ll,
-    network_channels,
-    peer_bytes,
-    peer_channels,
-    simple_part,
-)
 from perfc.costmodels.collectives.sizes import Collectives
 from perfc.costmodels.collectives.terms import CollectiveParameters
 from perfc.costmodels.constants import constants
@@ -176,7 +158,7 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     rate *= np.where(c.narrow, p.narrow_rate, 1.0)
     own = np.where(c.op == "broadcast", 0.0, c.bytes / c.ranks)
     moved_byte_s = _moved_s(own / p.copy_rate, c, links, p) / c.wire
-    first = SIMPLE_CHUNK * _ring_blocks(c, links)
+    first = parts.SIMPLE_CHUNK * _ring_blocks(c, links)
     # Threads of LL and LL128 pass on what they send, and copy the own share like it.
     passed = 1 + own / c.wire
     # LL128 is limited by its threads or by the links, whichever is slower; its flags
@@ -190,10 +172,10 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     # alone.
     adding_ns = np.where(c.reduces, p.reduce_ns, 0.0)
     keeping = np.where(c.op == "reduce_scatter", 0.0, c.ranks - 1)
-    threads = ll_threads(c)
+    threads = choice.ll_threads(c)
     steps_ns = c.steps * (p.ring_ll_step_ns + adding_ns)
     steps_ns += keeping * p.ll_threads_step_ns * threads
-    hops_s = c.steps * hop_s(pcie=links.topology == PCIE) * links.step
+    hops_s = c.steps * choice.hop_s(pcie=links.topology == PCIE) * links.step
     ll_s = _latency_s(p.ll_threads_ns * threads, steps_ns, links, p) + hops_s
     ll128_s = _latency_s(
         links.ll128 * p.ring_ll128_start_ns,
@@ -219,21 +201,23 @@ def _ring_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
     # The switch between protocols follows NCCL's own estimates, which may be wrong, and
     # not the least of these times.
     ways = (by_ll, by_ll128, by_simple)
-    return by_protocol(c.wire, ways, _ring_switches(c, links))
+    return choice.by_protocol(c.wire, ways, _ring_switches(c, links))
 
 
 def _ring_blocks(c: Collectives, links: Links) -> Floats:
     """Return how many channels a ring has at the nominal rate of its links, (rows,)."""
     nominal = _ring_rate(c, links) / links.rate
-    return np.clip(np.rint(nominal / CHANNEL_BYTES_PER_S), 1.0, MOST_CHANNELS)
+    return np.clip(
+        np.rint(nominal / parts.CHANNEL_BYTES_PER_S), 1.0, parts.MOST_CHANNELS
+    )
 
 
 def _ring_switches(c: Collectives, links: Links) -> tuple[Floats, Floats]:
     """Return where NCCL changes protocols, which does not know how fast a system is."""
     nominal = _ring_rate(c, links) / links.rate
-    blocks = np.maximum(np.rint(nominal / CHANNEL_BYTES_PER_S), 1.0)
+    blocks = np.maximum(np.rint(nominal / parts.CHANNEL_BYTES_PER_S), 1.0)
     most = (links.ll_bytes_per_s, blocks * links.ll128_bytes_per_s)
-    return ring_switches(c, nominal, most, pcie=links.topology == PCIE)
+    return choice.ring_switches(c, nominal, most, pcie=links.topology == PCIE)
 
 
 def _moved_s(
@@ -245,24 +229,24 @@ def _moved_s(
 
 
 def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats:
-    channels = peer_channels(
+    channels = parts.peer_channels(
         _exchange_rate(c, links)
         / links.rate
         / np.where(links.topology in {CUBE_MESH, MESH}, _peers(c), 1.0)
     )
-    most = most_by_ll(channels, by_peer=links.ll_by_peer)
-    sent = peer_bytes(c)
+    most = parts.most_by_ll(channels, by_peer=links.ll_by_peer)
+    sent = parts.peer_bytes(c)
     switch = attrs.evolve(c, bytes=c.bytes * most / sent)
     by_ll = _exchange_ll_s(c, channels, links, p)
     # More bytes never take less.
     # The first chunk of a channel is stored before it is read: nothing hides it.
-    first = np.minimum(simple_part(c, channels), SIMPLE_CHUNK)
+    first = np.minimum(parts.simple_part(c, channels), parts.SIMPLE_CHUNK)
     starts_ns = p.exchange_simple_start_ns + p.exchange_simple_byte_ns * first
     simple_s = _simple_s(starts_ns, p.exchange_simple_step_ns * c.steps, links, p)
     own = np.where(c.op == "all_to_all", c.bytes / c.ranks, 0.0)
     moved_s = _moved_s(own / p.exchange_copy_rate, c, links, p)
     wire_s = c.wire / (p.exchange_simple_rate * _exchange_rate(c, links))
-    part_ns = longest_part(c, channels) * p.exchange_channel_byte_ns
+    part_ns = parts.longest_part(c, channels) * p.exchange_channel_byte_ns
     wire_s = np.maximum(wire_s, part_ns * links.cycle_s)
     # The seconds that links and memory take together.
     # Through a switch, or the bus, all peers' data pass one port, each piece after its
@@ -283,10 +267,10 @@ def _exchange_s(c: Collectives, links: Links, p: CollectiveParameters) -> Floats
 def _exchange_ll_s(
     c: Collectives, channels: Floats, links: Links, p: CollectiveParameters
 ) -> Floats:
-    more_ns = p.ll_threads_ns * ll_threads(c)
+    more_ns = p.ll_threads_ns * choice.ll_threads(c)
     ll_s = _latency_s(more_ns, c.steps * p.exchange_ll_step_ns, links, p)
     # A channel is as fast as its threads; half of what links send are flags.
-    part = ll_part(c, channels, by_peer=links.ll_by_peer)
+    part = parts.ll_part(c, channels, by_peer=links.ll_by_peer)
     channel_s = part * p.exchange_ll_byte_ns * links.cycle_s
     wire_s = c.wire / (_LL_SHARE * _exchange_rate(c, links))
     found: Floats = ll_s + np.maximum(channel_s, wire_s)
@@ -461,7 +445,7 @@ def _network_exchange_s(
     peers_s = remote * p.network_peer_us * 1e-6 * links.step
     rate = p.network_exchange_rate * gpu_bytes_per_s
     # To a single peer few channels lead, which do not fill the NICs.
-    few = network_channels(c, gpu_bytes_per_s) * NETWORK_CHANNEL_BYTES_PER_S
+    few = parts.network_channels(c, gpu_bytes_per_s) * parts.NETWORK_CHANNEL_BYTES_PER_S
     away_s = away / np.where(pair, np.minimum(rate, few), rate)
     # What is small fills no pipeline: it starts at once, and has half the rate.
     small = _ll_s(_EXCHANGE_US, np.ones(len(c)), np.zeros(len(c)), links)

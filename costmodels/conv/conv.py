@@ -17,6 +17,7 @@ import math
 import attrs
 import numpy as np
 
+from perfc.costmodels import gemm
 from perfc.costmodels.constants import constants
 from perfc.costmodels.conv.calls import SIGMA, call_seconds
 from perfc.costmodels.conv.lower_bound import convolution_bound_s
@@ -26,17 +27,6 @@ from perfc.costmodels.conv.simt import (
     Convolutions,
     ConvParameters,
     conv_parameters,
-)
-from perfc.costmodels.gemm import (
-    SIMT_MODES,
-    Gemms,
-    Size,
-    math_second,
-    math_seconds,
-    simt_second,
-    sized,
-    without_beside,
-    without_beside_one,
 )
 from perfc.costmodels.kernels import (
     ARRAYS,
@@ -102,7 +92,9 @@ class ConvModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> Flags:
         """Claim convolutions with sizes, in a math mode that the target has."""
-        return np.asarray(sized(kernels.signatures, target, _SIZES), dtype=np.bool_)
+        return np.asarray(
+            gemm.sized(kernels.signatures, target, _SIZES), dtype=np.bool_
+        )
 
     def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
         """Return a lower bound of each kernel over two axes."""
@@ -133,7 +125,7 @@ class ConvModel:
                 )
                 seconds = np.where(own_calls, calls_s, seconds)
         # Of kernels on tensor cores other rows are plain GEMMs, without layouts.
-        left_s = np.where(whole, without_beside(seconds, kernels, target), seconds)
+        left_s = np.where(whole, gemm.without_beside(seconds, kernels, target), seconds)
         provenance, sigma_shared = trust(self.sigma_shared, self.fitted_on, target)
         backward = kernels.text("phase") != "forward"
         shared = np.where(
@@ -167,7 +159,7 @@ class ConvModel:
             part, sides = kernels.take(rows), windows[rows]
             *sizes, moved, peak = _as_gemm(part.signatures, sides, target, ARRAYS)
             nowhere = np.zeros(len(part), dtype=np.bool_)
-            gemms = Gemms(
+            gemms = gemm.Gemms(
                 np.stack(sizes),
                 moved,
                 peak,
@@ -177,7 +169,7 @@ class ConvModel:
                 own=nowhere.astype(np.intp),
                 grouped=True,
             )
-            plain_s = math_seconds(gemms, simt[rows], target, fastest=fastest)
+            plain_s = gemm.math_seconds(gemms, simt[rows], target, fastest=fastest)
             seconds[rows] = self._as_convolution(
                 plain_s, part.signatures, target, ARRAYS
             )
@@ -185,7 +177,7 @@ class ConvModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        return bool(sized(one, target, _SIZES))
+        return bool(gemm.sized(one, target, _SIZES))
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced | None:
         """Price one kernel, on a known GPU."""
@@ -199,9 +191,9 @@ class ConvModel:
         else:
             size = _as_gemm(one, window, target, FLOATS)
             if simt:
-                plain_s = simt_second(size, target, grouped=True)
+                plain_s = gemm.simt_second(size, target, grouped=True)
             else:
-                plain_s = math_second(size, one.math, target)
+                plain_s = gemm.math_second(size, one.math, target)
             seconds = self._as_convolution(plain_s, one, target, FLOATS)
         seconds = at_least_bound_of_one(seconds, one, target)
         whole = target.device.compute_capability in PERFC_ROWS
@@ -209,7 +201,7 @@ class ConvModel:
         if whole or pytorchs:
             seconds = call_seconds(seconds, one, simt, target, FLOATS)
         if simt or whole:
-            seconds = without_beside_one(seconds, one, target)
+            seconds = gemm.without_beside_one(seconds, one, target)
         provenance, shared = trust(self.sigma_shared, self.fitted_on, target)
         if one.text("phase") != "forward":
             in_order = one.given("deterministic")
@@ -289,7 +281,7 @@ def _is_tiled(kernels: Signatures[Number], window: Number) -> Flags | bool:
 
 def _without_tensor_cores(kernels: Signatures[Number]) -> Flags | bool:
     """Whether their cores multiply nothing: by type, or as there is nothing to."""
-    simt: Flags | bool = one_of(kernels.math, SIMT_MODES) | _is_depthwise(kernels)
+    simt: Flags | bool = one_of(kernels.math, gemm.SIMT_MODES) | _is_depthwise(kernels)
     return simt
 
 
@@ -301,7 +293,7 @@ def _is_depthwise(kernels: Signatures[Number]) -> Flags | bool:
 
 def _as_gemm(
     kernels: Signatures[Number], window: Number, target: Target, maths: Maths[Number]
-) -> Size[Number]:
+) -> gemm.Size[Number]:
     groups = maths.most(kernels.param("groups"), 1.0)
     columns = kernels.param("c_out") / groups
     depth = kernels.param("c_in") / groups * window
@@ -310,7 +302,7 @@ def _as_gemm(
     vector = target.peak("fp32")
     peak = kernels.peak_flops_per_s(target)
     peak = maths.where(_is_depthwise(kernels) & (kernels.math != "fp64"), vector, peak)
-    return Size(groups, pixels, columns, depth, kernels.bytes, peak)
+    return gemm.Size(groups, pixels, columns, depth, kernels.bytes, peak)
 
 
 def _windows(kernels: KernelTable) -> Floats:

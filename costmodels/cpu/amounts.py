@@ -10,14 +10,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.cpu import movement
 from perfc.costmodels.cpu.gemm import gemm_amounts
 from perfc.costmodels.cpu.memory import memory_amounts
-from perfc.costmodels.cpu.movement import (
-    joined_amounts,
-    pieces_of,
-    rows_fetched,
-    rows_turned,
-)
 from perfc.costmodels.cpu.norms import batch_norm_amounts
 from perfc.costmodels.cpu.parallel import cores_at_work
 from perfc.costmodels.cpu.reductions import goes_down, reduction_amounts, singly, sums
@@ -62,7 +57,7 @@ def amounts_of(
     lanes; those of the target where none are given.
     """
     device = target.device
-    bags, rows = _Bags.of(kernels), kernels.param("rows") + pieces_of(kernels)
+    bags, rows = _Bags.of(kernels), kernels.param("rows") + movement.pieces_of(kernels)
     items = _items(kernels, bags)
     cores = cores_at_work(kernels, items, most_cores or device.sm_count)
     share = cores / device.sm_count
@@ -82,7 +77,7 @@ def amounts_of(
         "start_us": np.full(len(kernels), 1e-6),
         "fork_us": np.where(cores > 1, 1e-6, 0.0),
         "scalar_us": np.where(takes_scalar, 1e-6, 0.0),
-        "item_ns": np.where((rows_turned(kernels) > 0) | down, 0.0, items)
+        "item_ns": np.where((movement.rows_turned(kernels) > 0) | down, 0.0, items)
         / cores
         * 1e-9,
         "broadcast_ns": _broadcast_rows(kernels) / cores * 1e-9,
@@ -91,11 +86,11 @@ def amounts_of(
         "tail_ns": np.where(down, 0.0, _tails(kernels, lanes)) / cores * 1e-9,
         "primitive_us": _primitives(kernels) * 1e-6,
         "lookup_ns": bags.lookups * 1e-9,
-        "miss_ns": (bags.distinct + rows_fetched(kernels)) / cores * 1e-9,
+        "miss_ns": (bags.distinct + movement.rows_fetched(kernels)) / cores * 1e-9,
         **memory_amounts(kernels, _held_bytes(kernels, bags), target, share),
     }
     amounts |= reduction_amounts(kernels, cores)
-    amounts |= joined_amounts(kernels)
+    amounts |= movement.joined_amounts(kernels)
     amounts |= batch_norm_amounts(kernels, cores, lanes)
     amounts |= _step_amounts(kernels, cores)
     return amounts | gemm_amounts(kernels, target, share, lanes)

@@ -22,6 +22,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import locality
 from perfc.costmodels.constants import constants
 from perfc.costmodels.embedding.lower_bound import bag_bound_s, bags_bound_s
 from perfc.costmodels.kernels import (
@@ -38,14 +39,6 @@ from perfc.costmodels.kernels import (
     Priced,
     Signatures,
     trust,
-)
-from perfc.costmodels.locality import (
-    Each,
-    Lookups,
-    has_tables,
-    listed_tables,
-    lookups_of,
-    lookups_of_one,
 )
 from perfc.costmodels.machine import Target
 from perfc.costmodels.sheets import as_known
@@ -108,7 +101,7 @@ class EmbeddingBagModel:
 
     def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
         """Claim forward lookups that say what they look up."""
-        listed = kernels.once(listed_tables)
+        listed = kernels.once(locality.listed_tables)
         return listed.forward & listed.usable
 
     def lower_bound(self, kernels: KernelTable, target: Target) -> Floats:
@@ -123,7 +116,7 @@ class EmbeddingBagModel:
         """Price the rows."""
         count = len(kernels)
         seconds, own = self._priced(
-            kernels.signatures, lookups_of(kernels), target, ARRAYS
+            kernels.signatures, locality.lookups_of(kernels), target, ARRAYS
         )
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
         return Estimate(
@@ -137,11 +130,11 @@ class EmbeddingBagModel:
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
         forward = one.kernel.params.get("phase", "forward") == "forward"
-        return forward and has_tables(one.kernel)
+        return forward and locality.has_tables(one.kernel)
 
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
-        lookups = one.once(lookups_of_one)
+        lookups = one.once(locality.lookups_of_one)
         seconds, own = self._priced(one, lookups, target, FLOATS)
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
         return Priced(seconds, sigma_shared, own, provenance)
@@ -149,7 +142,7 @@ class EmbeddingBagModel:
     def _priced(
         self,
         kernels: Signatures[Number],
-        lookups: Lookups[Each, Number],
+        lookups: locality.Lookups[locality.Each, Number],
         target: Target,
         maths: Maths[Number],
     ) -> tuple[Number, Number]:
@@ -165,7 +158,9 @@ class EmbeddingBagModel:
         return target.device.kernel_floor_s + busy_s, own
 
 
-def _narrower(lookups: Lookups[Each, Number], maths: Maths[Number]) -> Number:
+def _narrower(
+    lookups: locality.Lookups[locality.Each, Number], maths: Maths[Number]
+) -> Number:
     """Return the bytes of rows over those in 16 bits; 0 where they are no narrower."""
     narrow = lookups.per_kernel(lookups.count * lookups.row_bytes)
     wide = lookups.per_kernel(lookups.count * (_HALF_BYTES * lookups.dim))
@@ -179,7 +174,7 @@ _HALF_BYTES = 2.0
 
 def _busy_seconds(
     kernels: Signatures[Number],
-    lookups: Lookups[Each, Number],
+    lookups: locality.Lookups[locality.Each, Number],
     target: Target,
     maths: Maths[Number],
 ) -> Number:
@@ -221,9 +216,9 @@ def _busy_seconds(
 
 def _own_seconds(  # noqa: PLR0913, PLR0917 - all are of one formula
     moved: tuple[Number, Number],
-    misses: Each,
+    misses: locality.Each,
     kernels: Signatures[Number],
-    lookups: Lookups[Each, Number],
+    lookups: locality.Lookups[locality.Each, Number],
     target: Target,
     maths: Maths[Number],
 ) -> Number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfc.costmodels import locality
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -15,14 +16,6 @@ from perfc.costmodels.kernels import (
     Signatures,
     work_bound_s,
 )
-from perfc.costmodels.locality import (
-    Each,
-    Lookups,
-    has_tables,
-    listed_tables,
-    lookups_of,
-    lookups_of_one,
-)
 from perfc.costmodels.machine import Target
 
 _MIN_INDEX_BYTES = 4
@@ -31,23 +24,25 @@ _MIN_INDEX_BYTES = 4
 def bags_bound_s(kernels: KernelTable, target: Target) -> Floats:
     """Return the bound of the bytes that must move, and of flops, shape (rows,)."""
     moved = kernels.bytes.copy()
-    usable = np.flatnonzero(kernels.once(listed_tables).usable)
+    usable = np.flatnonzero(kernels.once(locality.listed_tables).usable)
     part = kernels if len(usable) == len(kernels) else kernels.take(usable)
     if len(part):
-        moved[usable] = _least_bytes(part.signatures, lookups_of(part), ARRAYS)
+        moved[usable] = _least_bytes(part.signatures, locality.lookups_of(part), ARRAYS)
     return work_bound_s(kernels.signatures, target, ARRAYS, moved=moved)
 
 
 def bag_bound_s(one: OneSignature, target: Target) -> float:
     """Return the bound of one kernel."""
     moved = one.bytes
-    if has_tables(one.kernel):
-        moved = _least_bytes(one, one.once(lookups_of_one), FLOATS)
+    if locality.has_tables(one.kernel):
+        moved = _least_bytes(one, one.once(locality.lookups_of_one), FLOATS)
     return work_bound_s(one, target, FLOATS, moved=moved)
 
 
 def _least_bytes(
-    kernels: Signatures[Number], lookups: Lookups[Each, Number], maths: Maths[Number]
+    kernels: Signatures[Number],
+    lookups: locality.Lookups[locality.Each, Number],
+    maths: Maths[Number],
 ) -> Number:
     """Bytes of the work, but a row looked up twice need not be read twice."""
     distinct = lookups.distinct()

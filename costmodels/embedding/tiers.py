@@ -28,12 +28,8 @@ from numpy.typing import NDArray
 
 from perfc.costmodels import embedding, locality, tiers
 from perfc.costmodels.constants import constants
+from perfc.costmodels.embedding import places
 from perfc.costmodels.embedding.bag import EMBEDDING_BAG, START_S, USABLE_L2
-from perfc.costmodels.embedding.places import (
-    FAR_KERNELS,
-    ROW_CACHE_FILL,
-    UVM_CACHING,
-)
 from perfc.costmodels.embedding.update import EMBEDDING_UPDATE
 from perfc.costmodels.kernels import (
     NOWHERE,
@@ -67,7 +63,9 @@ class EmbeddingTiersModel:
 
     name: str = "embedding-tiers"
     priority: int = 72
-    ops: frozenset[str] = frozenset({"embedding_bag", ROW_CACHE_FILL, *FAR_KERNELS})
+    ops: frozenset[str] = frozenset(
+        {"embedding_bag", places.ROW_CACHE_FILL, *places.FAR_KERNELS}
+    )
     sigma_shared: float = _SIGMA
     sigma_independent: float = _SIGMA
 
@@ -76,12 +74,12 @@ class EmbeddingTiersModel:
 
         The memory of a CPU's host is its own; a server's cores share lookups.
         """
-        far: Flags = one_of(kernels.op, FAR_KERNELS)
+        far: Flags = one_of(kernels.op, places.FAR_KERNELS)
         listed = kernels.once(listed_tables)
         if target.device.synchronous:
             own = [embedding.is_on_server(kernel, target) for kernel in kernels.kernels]
             return far | (np.array(own, dtype=np.bool_) & listed.usable)
-        found: Flags = listed.tiered | (kernels.op == ROW_CACHE_FILL)
+        found: Flags = listed.tiered | (kernels.op == places.ROW_CACHE_FILL)
         return far | (found & listed.usable)
 
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
@@ -99,7 +97,7 @@ class EmbeddingTiersModel:
 
     def claims_one(self, one: OneSignature, target: Target) -> bool:
         """Whether it claims one kernel."""
-        if one.op in FAR_KERNELS:
+        if one.op in places.FAR_KERNELS:
             return True
         if target.device.synchronous:
             return embedding.is_on_server(one.kernel, target) and has_tables(one.kernel)
@@ -108,7 +106,7 @@ class EmbeddingTiersModel:
     def estimate_one(self, one: OneSignature, target: Target) -> Priced:
         """Price one kernel."""
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
-        if one.op in FAR_KERNELS:
+        if one.op in places.FAR_KERNELS:
             far_s = embedding.far_seconds(one, target)
             return Priced(far_s, sigma_shared, self.sigma_independent, provenance)
         if target.device.synchronous:
@@ -116,7 +114,7 @@ class EmbeddingTiersModel:
             return Priced(own_s, sigma_shared, self.sigma_independent, provenance)
         linked_s = target.device.kernel_floor_s + START_S + _link_seconds(one, target)
         local_s = 0.0
-        if one.op != ROW_CACHE_FILL:
+        if one.op != places.ROW_CACHE_FILL:
             forward = one.kernel.params.get("phase", "forward") == "forward"
             local = EMBEDDING_BAG if forward else EMBEDDING_UPDATE
             local_s = local.estimate_one(one, target).seconds
@@ -125,7 +123,7 @@ class EmbeddingTiersModel:
 
 
 def _is_tiered(kernel: Kernel) -> bool:
-    if kernel.op == ROW_CACHE_FILL:
+    if kernel.op == places.ROW_CACHE_FILL:
         return has_tables(kernel)
     for table in kernel.params.records("tables"):  # a loop: quicker than `any`
         if table.reader("tier"):
@@ -143,7 +141,7 @@ def _link_seconds(one: OneSignature, target: Target) -> float:
             continue
         size = row_bytes_of(kernel, table)
         fetched, straight = host_rows(kernel, table, target)
-        if one.op == ROW_CACHE_FILL:
+        if one.op == places.ROW_CACHE_FILL:
             read, written = read + fetched * size, written + fetched * size
         else:
             read = read + straight * size
@@ -194,7 +192,7 @@ def host_rows(kernel: Kernel, table: Record, target: Target) -> tuple[float, flo
     lookups = kernel.params.integer("batch") * pooling
     popularity = popularity_of(kernel, table)
     curve = locality.row_curve(popularity, rows, pooling)
-    if table.get("tier") == UVM_CACHING:
+    if table.get("tier") == places.UVM_CACHING:
         cached = math.floor(rows * float(str(table.get("cache", 0.0))))
         filled = locality.batch_fill(curve, cached, lookups)
         return filled.fetched - min(filled.straight, filled.fetched), filled.straight

@@ -31,13 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfc.costmodels.constants import constants
-from perfc.costmodels.embedding.bag import (
-    INDEX_BYTES,
-    LOAD_LATENCY_S,
-    SECTOR_BYTES,
-    START_S,
-    USABLE_L2,
-)
+from perfc.costmodels.embedding import bag
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -158,7 +152,7 @@ class EmbeddingUpdateModel:
                 else _SECONDS[op](part.signatures, target, ARRAYS)
             )
         return uniform_estimate(
-            target.device.kernel_floor_s + START_S + busy_s,
+            target.device.kernel_floor_s + bag.START_S + busy_s,
             model=self.name,
             provenance=provenance,
             sigma_shared=sigma_shared,
@@ -177,7 +171,7 @@ class EmbeddingUpdateModel:
             if one.op == _BAG
             else _SECONDS[one.op](one, target, FLOATS)
         )
-        seconds = target.device.kernel_floor_s + START_S + busy_s
+        seconds = target.device.kernel_floor_s + bag.START_S + busy_s
         provenance, sigma_shared = trust(self.sigma_shared, NOWHERE, target)
         return Priced(seconds, sigma_shared, self.sigma_independent, provenance)
 
@@ -189,8 +183,8 @@ def _update_seconds(
     maths: Maths[Number],
 ) -> Number:
     device, each, spread = target.device, lookups.maths, lookups.spread
-    row = each.ceil(lookups.row_bytes / SECTOR_BYTES) * SECTOR_BYTES
-    held = USABLE_L2 * device.l2.capacity_bytes / row
+    row = each.ceil(lookups.row_bytes / bag.SECTOR_BYTES) * bag.SECTOR_BYTES
+    held = bag.USABLE_L2 * device.l2.capacity_bytes / row
     batch = spread(lookups.batch)
     algorithm = kernels.text("algorithm")
     atomic = spread(maths.flag(algorithm == "atomic")) > 0
@@ -232,7 +226,7 @@ def _added_rows_seconds(
     device, count = target.device, lookups.count
     l2_s = lookups.per_kernel(count * row) * _ATOMIC_MOVES
     l2_s = l2_s / (device.l2.bytes_per_s * ATOMIC_SHARE)
-    moved = count * (row + INDEX_BYTES) + 2 * lookups.distinct() * row
+    moved = count * (row + bag.INDEX_BYTES) + 2 * lookups.distinct() * row
     memory_s = lookups.per_kernel(moved) / device.memory.bytes_per_s
     rows_s = lookups.per_kernel(count) * ATOMIC_ROW_S
     return ATOMIC_START_S + together((l2_s, memory_s, rows_s), maths)
@@ -243,12 +237,12 @@ def _listed_rows_seconds(
 ) -> Number:
     """Return the seconds of the kernel before, which lists each lookup's gradient."""
     device = target.device
-    written = lookups.per_kernel(lookups.count * (row + INDEX_BYTES))
+    written = lookups.per_kernel(lookups.count * (row + bag.INDEX_BYTES))
     listed_s = written / device.memory.bytes_per_s
     blocks_s = lookups.per_kernel(lookups.count) * BLOCK_S / device.sm_count
     return (
         device.kernel_floor_s
-        + START_S
+        + bag.START_S
         + maths.sqrt(listed_s * listed_s + blocks_s * blocks_s)
     )
 
@@ -264,7 +258,7 @@ def _state_bytes(
     for name, states in OPTIMIZER_STATES.items():
         elements, rows = states.count("element"), states.count("row")
         takes = lookups.spread(maths.flag(optimizer == name))
-        found = found + takes * (elements * row_bytes + rows * SECTOR_BYTES)
+        found = found + takes * (elements * row_bytes + rows * bag.SECTOR_BYTES)
     return found
 
 
@@ -285,7 +279,7 @@ def _sort_seconds(
     moved = items * (_SORT_PASS_BYTES * passes + _OTHER_SORT_BYTES)
     rate = device.memory.bytes_per_s * stream_share(target) * _SORT_SHARE
     launches = _SORT_LAUNCHES + 2 * passes
-    return moved / rate + launches * (device.kernel_floor_s + START_S)
+    return moved / rate + launches * (device.kernel_floor_s + bag.START_S)
 
 
 def _feature_seconds(
@@ -297,7 +291,7 @@ def _feature_seconds(
     followed by one of the row that it is added to.
     """
     rounds = maths.ceil(kernels.param("lookups") / _ROWS_OF_A_BLOCK)
-    return 2 * LOAD_LATENCY_S * rounds
+    return 2 * bag.LOAD_LATENCY_S * rounds
 
 
 def _linearize_seconds(
@@ -308,7 +302,7 @@ def _linearize_seconds(
     threads = device.sm_count * device.max_threads_per_sm
     rounds = maths.most(kernels.param("bags") / threads, 1.0)
     rate = device.memory.bytes_per_s * stream_share(target)
-    return rounds * _BAGS_OF_A_WARP * LOAD_LATENCY_S + kernels.bytes / rate
+    return rounds * _BAGS_OF_A_WARP * bag.LOAD_LATENCY_S + kernels.bytes / rate
 
 
 def _added_seconds(
@@ -324,7 +318,7 @@ def _added_seconds(
     warps = kernels.param("indices") * kernels.param("outer") * pieces
     live = device.sm_count * device.max_threads_per_sm / device.warp_size
     rate = device.memory.bytes_per_s * stream_share(target)
-    waited_s = maths.ceil(warps / live) * (_WAITS_OF_AN_INDEX * LOAD_LATENCY_S)
+    waited_s = maths.ceil(warps / live) * (_WAITS_OF_AN_INDEX * bag.LOAD_LATENCY_S)
     return maths.most(waited_s, kernels.bytes / rate)
 
 

@@ -12,49 +12,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels.gemm import formula, layouts, parameters, quantized, residual
 from perfc.costmodels.gemm.companion_kernels import without_beside, without_beside_one
-from perfc.costmodels.gemm.formula import (
-    Gemms,
-    own_parameters,
-    padded_share,
-    simt_second,
-    simt_seconds,
-    tensor_second,
-    tensor_seconds,
-)
 from perfc.costmodels.gemm.intervals import gemm_group, gemm_groups
-from perfc.costmodels.gemm.layouts import (
-    TRANSPOSED,
-    across,
-    is_across,
-    tensor_kernels,
-    tensor_kernels_of_one,
-)
 from perfc.costmodels.gemm.machine import Size
-from perfc.costmodels.gemm.parameters import (
-    BATCHED_FITTED_ON,
-    NO_NETWORK,
-    SIMT_FITTED_ON,
-    SIMT_MODES,
-    TENSOR_KERNELS,
-    TF32,
-    GemmParameters,
-    is_wide,
-    known_parameters,
-    simt_parameters,
-    tensor_fitted_on,
-)
-from perfc.costmodels.gemm.quantized import (
-    own_bytes,
-    without_quantizing,
-    without_quantizing_one,
-)
-from perfc.costmodels.gemm.residual import (
-    SIGMA_INDEPENDENT,
-    SIGMA_SHARED,
-    known_gemms,
-    type_of,
-)
 from perfc.costmodels.kernels import (
     ARRAYS,
     FLOATS,
@@ -105,7 +66,7 @@ class GemmModel:
     def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
         """Price the rows; TF32 is allowed, and no slower than what it may replace."""
         found = imagined(self._known, _fastest, kernels, target)
-        rows = np.flatnonzero(np.asarray(kernels.signatures.math == TF32))
+        rows = np.flatnonzero(np.asarray(kernels.signatures.math == parameters.TF32))
         if not len(rows):
             return found
         plain = [_in_fp32(kernels.kernels[row], target) for row in rows.tolist()]
@@ -125,7 +86,7 @@ class GemmModel:
             [known, ~simt, batched], [_MEASURED, cores, _BATCHED], _SINGLE
         )
         numbers: list[int] = at.tolist()
-        seconds = without_quantizing(seconds, kernels, target)
+        seconds = quantized.without_quantizing(seconds, kernels, target)
         return Estimate(
             without_beside(seconds, kernels, target),
             np.array([each.shared for each in trusts])[at],
@@ -143,7 +104,7 @@ class GemmModel:
         if is_imagined(target):
             return None
         found = self._price_one(one, target)
-        if found is None or one.math != TF32:
+        if found is None or one.math != parameters.TF32:
             return found
         plain = self._price_one(OneSignature(_in_fp32(one.kernel, target)), target)
         return found if plain is None or plain.seconds >= found.seconds else plain
@@ -153,10 +114,10 @@ class GemmModel:
         if size is None:
             return None
         how = _How(
-            one.text("layout") in TRANSPOSED,
+            one.text("layout") in layouts.TRANSPOSED,
             one.given("bias"),
-            (size.m == 1 or size.n == 1) and is_across(one.kernel),
-            own := tensor_kernels_of_one(one, target),
+            (size.m == 1 or size.n == 1) and layouts.is_across(one.kernel),
+            own := layouts.tensor_kernels_of_one(one, target),
         )
         seconds = math_second(
             size,
@@ -168,15 +129,15 @@ class GemmModel:
             own=own,
         )
         trusts, measured = target.once(_trusts), False
-        if own not in NO_NETWORK:
+        if own not in parameters.NO_NETWORK:
             seconds, measured = _corrected_one(seconds, size, one, target, how)
         if measured:
             found = trusts[_MEASURED]
-        elif one.math in SIMT_MODES:
+        elif one.math in parameters.SIMT_MODES:
             found = trusts[_BATCHED if size.batch > 1 else _SINGLE]
         else:
             found = trusts[_ON_CORES + own]
-        seconds = without_quantizing_one(seconds, one, target)
+        seconds = quantized.without_quantizing_one(seconds, one, target)
         seconds = without_beside_one(seconds, one, target)
         return Priced(seconds, found.shared, found.own, found.provenance)
 
@@ -188,9 +149,11 @@ def times_computed(kernel: Kernel, target: Target) -> float | None:
     """
     one = OneSignature(kernel)
     size = _size_of(one, target) if kernel.op == "gemm" else None
-    if size is None or one.math not in SIMT_MODES:
+    if size is None or one.math not in parameters.SIMT_MODES:
         return None
-    return padded_share(size, target, transposed=one.text("layout") in TRANSPOSED)
+    return formula.padded_share(
+        size, target, transposed=one.text("layout") in layouts.TRANSPOSED
+    )
 
 
 class _How(NamedTuple):
@@ -227,7 +190,7 @@ def _fastest(kernels: KernelTable, target: Target) -> Floats:
 
 
 def _correct(
-    seconds: Floats, gemms: Gemms, kernels: KernelTable, target: Target
+    seconds: Floats, gemms: formula.Gemms, kernels: KernelTable, target: Target
 ) -> Flags:
     """Correct *seconds* in place by what is known of the GPU that was measured.
 
@@ -235,9 +198,9 @@ def _correct(
     chip, the model says how it differs.
     """
     measured = np.zeros(len(seconds), dtype=np.bool_)
-    told, (kinds, at) = target.once(known_gemms), kernels.kinds
+    told, (kinds, at) = target.once(residual.known_gemms), kernels.kinds
     for number, (_, dtype, mode) in enumerate(kinds):
-        known = told(type_of(dtype, mode))
+        known = told(residual.type_of(dtype, mode))
         rows = np.flatnonzero(at == number)
         if known is None or not len(rows) or mode not in known.gpu.device.flops_per_s:
             continue
@@ -246,7 +209,7 @@ def _correct(
         if known.gpu is not target:
             peak_flops_per_s = known.gpu.device.flops_per_s[mode]
             part = attrs.evolve(part, peak=np.full(len(part), peak_flops_per_s))
-            simt = np.full(len(part), mode in SIMT_MODES)
+            simt = np.full(len(part), mode in parameters.SIMT_MODES)
             modelled_s = math_seconds(part, simt, known.gpu)
         measured[known.correct(seconds, part, rows, modelled_s)] = True
     return measured
@@ -256,7 +219,9 @@ def _corrected_one(
     seconds: float, size: Size[float], one: OneSignature, target: Target, how: _How
 ) -> tuple[float, bool]:
     """Return the corrected seconds of one GEMM, and whether such were measured."""
-    known = target.once(known_gemms)(type_of(one.kernel.dtype, one.math))
+    known = target.once(residual.known_gemms)(
+        residual.type_of(one.kernel.dtype, one.math)
+    )
     if known is None or one.math not in known.gpu.device.flops_per_s:
         return seconds, False
     modelled_s = seconds
@@ -282,7 +247,7 @@ def _size_of(one: OneSignature, target: Target) -> Size[float] | None:
     b, m, n, k = param("b", 1.0), param("m"), param("n"), param("k")
     if not (b and m and n and k and peak and one.bytes):
         return None
-    return Size(b, m, n, k, own_bytes(one, FLOATS), peak)
+    return Size(b, m, n, k, quantized.own_bytes(one, FLOATS), peak)
 
 
 class _Trust(NamedTuple):
@@ -303,18 +268,21 @@ def _trusts(target: Target) -> Sequence[_Trust]:
     Where such of that GPU, type and size were measured in thousands; in single ones
     without tensor cores, and batches; on tensor cores, by the number of the kernels.
     """
-    simt = simt_parameters(wide=is_wide(target))
+    simt = parameters.simt_parameters(wide=parameters.is_wide(target))
 
-    def of(p: GemmParameters, fitted_on: frozenset[str]) -> _Trust:
+    def of(p: parameters.GemmParameters, fitted_on: frozenset[str]) -> _Trust:
         return _Trust(*trust(p.sigma_shared, fitted_on, target), p.sigma_independent)
 
     return (
-        _Trust(Provenance.FITTED, SIGMA_SHARED, SIGMA_INDEPENDENT),
-        of(simt, SIMT_FITTED_ON),
-        of(simt, BATCHED_FITTED_ON),
+        _Trust(Provenance.FITTED, residual.SIGMA_SHARED, residual.SIGMA_INDEPENDENT),
+        of(simt, parameters.SIMT_FITTED_ON),
+        of(simt, parameters.BATCHED_FITTED_ON),
         *(
-            of(known_parameters(target, own), tensor_fitted_on(target, own))
-            for own in range(len(TENSOR_KERNELS))
+            of(
+                parameters.known_parameters(target, own),
+                parameters.tensor_fitted_on(target, own),
+            )
+            for own in range(len(parameters.TENSOR_KERNELS))
         ),
     )
 
@@ -329,47 +297,53 @@ def sized(
     return found
 
 
-def gemms_of(kernels: KernelTable, target: Target) -> Gemms:
+def gemms_of(kernels: KernelTable, target: Target) -> formula.Gemms:
     """Return the sizes of the GEMMs that the kernels compute."""
     sizes = [kernels.param(name, 1.0) for name in ("b", "m", "n", "k")]
-    return Gemms(
+    return formula.Gemms(
         np.stack(sizes),
-        own_bytes(kernels.signatures, ARRAYS),
+        quantized.own_bytes(kernels.signatures, ARRAYS),
         kernels.peak_flops_per_s(target),
-        one_of(kernels.text("layout"), TRANSPOSED),
-        across(kernels),
+        one_of(kernels.text("layout"), layouts.TRANSPOSED),
+        layouts.across(kernels),
         np.asarray(kernels.given("bias"), dtype=np.bool_),
-        np.asarray(tensor_kernels(kernels.signatures, target, ARRAYS), dtype=np.intp),
+        np.asarray(
+            layouts.tensor_kernels(kernels.signatures, target, ARRAYS), dtype=np.intp
+        ),
     )
 
 
 def uses_simt(kernels: KernelTable) -> NDArray[np.bool_]:
     """Whether each kernel computes without tensor cores."""
     kinds, at = kernels.kinds
-    return np.array([math in SIMT_MODES for _, _, math in kinds], dtype=np.bool_)[at]
+    return np.array(
+        [math in parameters.SIMT_MODES for _, _, math in kinds], dtype=np.bool_
+    )[at]
 
 
 def math_seconds(
-    gemms: Gemms,
+    gemms: formula.Gemms,
     simt: NDArray[np.bool_],
     target: Target,
     *,
     fastest: bool = False,
 ) -> Floats:
     """Return the duration of each GEMM, with the parameters of its math mode."""
-    vector = simt_parameters(wide=is_wide(target))
+    vector = parameters.simt_parameters(wide=parameters.is_wide(target))
     if simt.all():
-        return simt_seconds(gemms, target, vector, fastest=fastest)
+        return formula.simt_seconds(gemms, target, vector, fastest=fastest)
     seconds = np.empty(len(gemms))
     numbers = np.where(simt, -1, gemms.own)
     for number in np.unique(numbers).tolist():
         rows = numbers == number
         part = gemms if rows.all() else gemms.part(rows)
         if number < 0:
-            seconds[rows] = simt_seconds(part, target, vector, fastest=fastest)
+            seconds[rows] = formula.simt_seconds(part, target, vector, fastest=fastest)
         else:
-            tensor = own_parameters(target, number)
-            seconds[rows] = tensor_seconds(part, target, tensor, fastest=fastest)
+            tensor = formula.own_parameters(target, number)
+            seconds[rows] = formula.tensor_seconds(
+                part, target, tensor, fastest=fastest
+            )
     return seconds
 
 
@@ -384,11 +358,11 @@ def math_second(  # noqa: PLR0913 - all say which kernel it is
     own: int = 0,
 ) -> float:
     """Return the duration of one GEMM; as `math_seconds`."""
-    if math in SIMT_MODES:
-        return simt_second(
+    if math in parameters.SIMT_MODES:
+        return formula.simt_second(
             size, target, transposed=transposed, biased=biased, across=across
         )
-    return tensor_second(size, target, own=own, biased=biased)
+    return formula.tensor_second(size, target, own=own, biased=biased)
 
 
 GEMM = GemmModel()

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from perfc.costmodels.gemm import layouts
 from perfc.costmodels.gemm.formula import tile_spread, tile_spreads
-from perfc.costmodels.gemm.layouts import (
-    TRANSPOSED,
-    are_unaligned,
-    tensor_kernels_of_one,
-)
 from perfc.costmodels.gemm.machine import Size
 from perfc.costmodels.gemm.parameters import SIMT_MODES, TENSOR_KERNELS, UNALIGNED
 from perfc.costmodels.gemm.residual import BEYOND, beyond_rows, is_beyond
@@ -43,14 +39,14 @@ _OLD_ARCHITECTURES = frozenset({"Maxwell", "Pascal"})
 
 def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]:
     """Yield batched GEMMs, others, and odd ones; beyond measured ones are wider."""
-    odd = np.asarray(are_unaligned(kernels.signatures, target, ARRAYS) > 0)
+    odd = np.asarray(layouts.are_unaligned(kernels.signatures, target, ARRAYS) > 0)
     batched = (kernels.param("b") != 1) & ~odd
     widths = np.where(beyond_rows(kernels, target), BEYOND, 1.0)
     # `tile_spread` of batches without tensor cores, 0 of others.
     spreads = np.zeros(len(kernels))
     if target.device.compute_capability in NO_BATCHED_ROWS:
         simt = batched & np.asarray(one_of(kernels.math, tuple(SIMT_MODES)))
-        turned = np.asarray(one_of(kernels.text("layout"), TRANSPOSED))
+        turned = np.asarray(one_of(kernels.text("layout"), layouts.TRANSPOSED))
         for transposed in (False, True):
             rows = np.flatnonzero(simt & (turned == transposed))
             if len(rows):
@@ -66,7 +62,7 @@ def gemm_groups(kernels: KernelTable, target: Target) -> Iterator[IntervalGroup]
 def gemm_group(one: OneSignature, target: Target) -> OneGroup:
     """Return the group of one GEMM."""
     cores = one.math not in SIMT_MODES
-    if cores and tensor_kernels_of_one(one, target) == _UNALIGNED:
+    if cores and layouts.tensor_kernels_of_one(one, target) == _UNALIGNED:
         return OneGroup((_ODD,))
     width = BEYOND if is_beyond(one, target) else 1.0
     if one.param("b") != 1:
@@ -85,7 +81,7 @@ def _spread(one: OneSignature, target: Target) -> float:
     if not (b and m and n and k):
         return 0.0
     size = Size(b, m, n, k, one.bytes, peak)
-    transposed = one.kernel.params.get("layout") in TRANSPOSED
+    transposed = one.kernel.params.get("layout") in layouts.TRANSPOSED
     return tile_spread(size, target, transposed=transposed)
 
 

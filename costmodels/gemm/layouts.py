@@ -10,17 +10,7 @@ of one output). A row with a bias is a linear layer, whose `tn` is a word of cuB
 
 from __future__ import annotations
 
-from perfc.costmodels.gemm.parameters import (
-    EIGHT_BITS,
-    QUANTISED,
-    SIMT_MODES,
-    TENSOR_KERNELS,
-    TF32,
-    UNALIGNED,
-    UNALIGNED_EFFICIENCY,
-    has_own,
-    kernels_of,
-)
+from perfc.costmodels.gemm import parameters
 from perfc.costmodels.kernels import (
     FLOATS,
     Flags,
@@ -71,37 +61,43 @@ def are_unaligned(
 ) -> Number:
     """Return 1 for each GEMM on tensor cores whose kernels are `UNALIGNED`."""
     numbers = tensor_kernels(kernels, target, maths)
-    found = maths.flag(numbers == TENSOR_KERNELS.index(UNALIGNED))
-    return found * (1.0 - maths.flag(one_of(kernels.math, tuple(SIMT_MODES))))
+    found = maths.flag(numbers == parameters.TENSOR_KERNELS.index(parameters.UNALIGNED))
+    return found * (
+        1.0 - maths.flag(one_of(kernels.math, tuple(parameters.SIMT_MODES)))
+    )
 
 
 def tensor_kernels(
     kernels: Signatures[Number], target: Target, maths: Maths[Number]
 ) -> Number:
     """Return the number of the kernels that compute GEMMs, of `TENSOR_KERNELS`."""
-    architecture = kernels_of(target)
+    architecture = parameters.kernels_of(target)
     m, n, k = (kernels.param(name, 1.0) for name in ("m", "n", "k"))
     matrices, found = (m > 1) & (n > 1), 0.0 * m
-    tf32 = matrices & (kernels.math == TF32)
-    found = maths.where(tf32, TENSOR_KERNELS.index(TF32), found)
-    narrow = kernels.math == EIGHT_BITS
-    found = maths.where(narrow, TENSOR_KERNELS.index(EIGHT_BITS), found)
-    known = has_own(architecture, UNALIGNED)
-    if known or architecture in UNALIGNED_EFFICIENCY:
+    tf32 = matrices & (kernels.math == parameters.TF32)
+    found = maths.where(tf32, parameters.TENSOR_KERNELS.index(parameters.TF32), found)
+    narrow = kernels.math == parameters.EIGHT_BITS
+    found = maths.where(
+        narrow, parameters.TENSOR_KERNELS.index(parameters.EIGHT_BITS), found
+    )
+    known = parameters.has_own(architecture, parameters.UNALIGNED)
+    if known or architecture in parameters.UNALIGNED_EFFICIENCY:
         layout = kernels.text("layout")
         left = maths.where(one_of(layout, ("tn", "tt")), m, k)
         right = maths.where(one_of(layout, ("nn", "tn")), n, k)
-        bytes_each = maths.where(kernels.math == TF32, 4.0, 2.0)
+        bytes_each = maths.where(kernels.math == parameters.TF32, 4.0, 2.0)
         bytes_each = maths.where(one_of(kernels.math, ("fp8", "int8")), 1.0, bytes_each)
         step = (_LINE_BYTES if known else _LEAST_BYTES) / bytes_each
         aligned = (left % step == 0) & (right % step == 0) & (n % step == 0)
         odd = maths.flag(matrices) * (1.0 - maths.flag(aligned))
         if not known:
             odd = odd * maths.flag(one_of(kernels.math, _OFTEN_ODD))
-        found = maths.where(odd > 0, TENSOR_KERNELS.index(UNALIGNED), found)
+        found = maths.where(
+            odd > 0, parameters.TENSOR_KERNELS.index(parameters.UNALIGNED), found
+        )
     if maths.any(narrow):
-        for dtype in QUANTISED:
-            number = TENSOR_KERNELS.index(dtype)
+        for dtype in parameters.QUANTISED:
+            number = parameters.TENSOR_KERNELS.index(dtype)
             found = maths.where(kernels.dtype == dtype, number, found)
     return found
 
@@ -112,7 +108,7 @@ def tensor_kernels_of_one(one: OneSignature, target: Target) -> int:
     Most sides are even, and most types have no other kernels for odd ones, which is
     seen at once.
     """
-    if one.math not in (TF32, EIGHT_BITS):
+    if one.math not in (parameters.TF32, parameters.EIGHT_BITS):
         param = one.param
         if (
             param("m", 1.0) % _ANY_STEP == 0
@@ -120,6 +116,8 @@ def tensor_kernels_of_one(one: OneSignature, target: Target) -> int:
             and param("k", 1.0) % _ANY_STEP == 0
         ):
             return 0
-        if one.math not in _OFTEN_ODD and not has_own(kernels_of(target), UNALIGNED):
+        if one.math not in _OFTEN_ODD and not parameters.has_own(
+            parameters.kernels_of(target), parameters.UNALIGNED
+        ):
             return 0
     return int(tensor_kernels(one, target, FLOATS))

@@ -28,14 +28,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from perfc.costmodels import fitted_files
 from perfc.costmodels.constants import constants
-from perfc.costmodels.fitted_files import (
-    FITTED_FOLDER,
-    Network,
-    Weights,
-    fitted,
-    network_of,
-)
 from perfc.costmodels.gemm.formula import Gemms
 from perfc.costmodels.gemm.machine import Size, mean_width
 from perfc.costmodels.gemm.parameters import NO_NETWORK
@@ -53,7 +47,7 @@ from perfc.costmodels.kernels import (
 from perfc.costmodels.machine import SAME_KERNELS, Target
 from perfc.costmodels.sheets import load_target, nominal
 
-RESIDUAL_FILE = FITTED_FOLDER / "gemm_residual.npz"
+RESIDUAL_FILE = fitted_files.FITTED_FOLDER / "gemm_residual.npz"
 """Weights by target, type of the rows and layer."""
 
 _CONSTANTS = constants("gemm")
@@ -96,7 +90,7 @@ class Known:
     """
 
     gpu: Target
-    network: Network
+    network: fitted_files.Network
     own: bool
     launch_s: float = 0.0
 
@@ -185,12 +179,12 @@ def known_gemms(target: Target) -> Callable[[str], Known | None]:
         same = SAME_KERNELS.get(dtype)
         if same is not None and (found := known(same)) is not None:
             return found
-        if (told := network_of(RESIDUAL_FILE, asked, dtype)) is None:
+        if (told := fitted_files.network_of(RESIDUAL_FILE, asked, dtype)) is None:
             return None
         name, network = told
         if name not in gpus:
             gpus[name] = load_target(name)
-        launch_s = fitted("gemm").get("launch_s", {}).get(name, 0.0)
+        launch_s = fitted_files.fitted("gemm").get("launch_s", {}).get(name, 0.0)
         return Known(gpus[name], network, name == asked.device.name, launch_s)
 
     return known
@@ -271,7 +265,9 @@ def _at_the_end(
     return least(seconds * share, longest), end._replace(bytes=size.bytes * share)
 
 
-def factors(network: Network, seconds: Floats, gemms: Gemms, target: Target) -> Floats:
+def factors(
+    network: fitted_files.Network, seconds: Floats, gemms: Gemms, target: Target
+) -> Floats:
     """Return by what to multiply the model's *seconds*, whatever the sizes."""
     parts = [
         network(features_of(seconds[part], gemms.part(part), target))
@@ -282,7 +278,7 @@ def factors(network: Network, seconds: Floats, gemms: Gemms, target: Target) -> 
     return found
 
 
-def features_of(seconds: Floats, gemms: Gemms, target: Target) -> Weights:
+def features_of(seconds: Floats, gemms: Gemms, target: Target) -> fitted_files.Weights:
     """Return the network's features of each GEMM, shape (features, rows)."""
     turned = gemms.transposed.astype(np.float64)
     found = _features(seconds, gemms.size, turned, target, ARRAYS)

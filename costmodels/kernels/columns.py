@@ -12,16 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.costmodels.kernels.signatures import (
-    NUMBERS,
-    Flags,
-    Floats,
-    Indices,
-    Kind,
-    Texts,
-    number_without,
-    text_without,
-)
+from perfc.costmodels.kernels import signatures
 from perfc.costmodels.kernels.table import KernelTable
 from perfc.ir import Kernel, Record, Work
 
@@ -49,14 +40,14 @@ class KernelColumns:
     dtype: str
     math: str
     params: Mapping[str, Column]
-    flops: Floats
-    bytes_read: Floats
-    bytes_written: Floats
+    flops: signatures.Floats
+    bytes_read: signatures.Floats
+    bytes_written: signatures.Floats
 
     def __len__(self) -> int:
         return len(self.flops)
 
-    def take(self, rows: Indices) -> KernelColumns:
+    def take(self, rows: signatures.Indices) -> KernelColumns:
         """Return some of the rows; itself, if they are all of them."""
         if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
             return self
@@ -156,29 +147,29 @@ class ColumnTable(KernelTable):
         return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
     @functools.cached_property
-    def flops(self) -> Floats:
+    def flops(self) -> signatures.Floats:
         """Flops of each kernel."""
         return self._joined(lambda part: part.flops)
 
     @functools.cached_property
-    def bytes_read(self) -> Floats:
+    def bytes_read(self) -> signatures.Floats:
         """Bytes each kernel must read."""
         return self._joined(lambda part: part.bytes_read)
 
     @functools.cached_property
-    def bytes_written(self) -> Floats:
+    def bytes_written(self) -> signatures.Floats:
         """Bytes each kernel must write."""
         return self._joined(lambda part: part.bytes_written)
 
     @functools.cached_property
-    def known(self) -> Flags:
+    def known(self) -> signatures.Flags:
         """Whether each kernel's op has a model: measured rows are of known ops."""
         return np.ones(len(self), dtype=np.bool_)
 
     @functools.cached_property
-    def kinds(self) -> tuple[list[Kind], Indices]:
+    def kinds(self) -> tuple[list[signatures.Kind], signatures.Indices]:
         """The ops, dtypes and math modes that occur, and which each kernel has."""
-        numbers: dict[Kind, int] = {}
+        numbers: dict[signatures.Kind, int] = {}
         at = [
             numbers.setdefault((part.op, part.dtype, part.math), len(numbers))
             for part in self.parts
@@ -186,26 +177,32 @@ class ColumnTable(KernelTable):
         sizes = [len(part) for part in self.parts]
         return list(numbers), np.repeat(np.array(at, dtype=np.intp), sizes)
 
-    def _param(self, name: str, default: float | None) -> Floats:
+    def _param(self, name: str, default: float | None) -> signatures.Floats:
         def of(part: KernelColumns) -> Column:
             column = part.params.get(name)
             if column is not None and column.dtype.kind in "bif":
                 return column.astype(np.float64, copy=False)
-            other = number_without(part.op, name) if default is None else default
+            other = (
+                signatures.number_without(part.op, name) if default is None else default
+            )
             if column is not None and column.dtype.kind == "O":
                 said = column.tolist()
-                numbers = [v if isinstance(v, NUMBERS) else other for v in said]
+                numbers = [
+                    v if isinstance(v, signatures.NUMBERS) else other for v in said
+                ]
                 return np.array(numbers, dtype=np.float64)
             return np.full(len(part), float(other))
 
         return self._joined(of)
 
-    def _text(self, name: str, default: str | None) -> Texts:
+    def _text(self, name: str, default: str | None) -> signatures.Texts:
         def of(part: KernelColumns) -> Column:
             column = part.params.get(name)
             if column is not None and column.dtype.kind == "U":
                 return column
-            other = text_without(part.op, name) if default is None else default
+            other = (
+                signatures.text_without(part.op, name) if default is None else default
+            )
             if column is not None and column.dtype.kind == "O":
                 words = [v if isinstance(v, str) else other for v in column.tolist()]
                 return np.array(words, dtype=np.str_)
@@ -213,7 +210,7 @@ class ColumnTable(KernelTable):
 
         return self._joined(of)
 
-    def _given(self, name: str) -> Flags:
+    def _given(self, name: str) -> signatures.Flags:
         def of(part: KernelColumns) -> Column:
             column = part.params.get(name)
             if column is None:
@@ -230,7 +227,9 @@ class ColumnTable(KernelTable):
         each = ([None] * n if c is None else c.tolist() for n, c in columns)
         return list(itertools.chain.from_iterable(each))
 
-    def with_param(self, name: str, values: Flags | Floats | Texts) -> KernelTable:
+    def with_param(
+        self, name: str, values: signatures.Flags | signatures.Floats | signatures.Texts
+    ) -> KernelTable:
         """Return the table with one more parameter."""
         cuts = np.cumsum([len(part) for part in self.parts])[:-1]
         pieces = zip(self.parts, np.split(values, cuts), strict=True)
@@ -241,7 +240,7 @@ class ColumnTable(KernelTable):
             )
         )
 
-    def _take(self, rows: Indices) -> KernelTable:
+    def _take(self, rows: signatures.Indices) -> KernelTable:
         """Return some of the rows: a part of each part, or of each run of its rows."""
         sizes = np.array([len(part) for part in self.parts])
         starts = np.cumsum(sizes) - sizes

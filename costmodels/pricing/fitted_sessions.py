@@ -15,18 +15,7 @@ import numpy as np
 from perfc.costmodels.fitted_files import fitted
 from perfc.costmodels.kernels import Estimate, Flags, KernelTable, Texts, one_of
 from perfc.costmodels.machine import Target
-from perfc.costmodels.pricing.intervals import (
-    NOWHERE,
-    OF_ROWS,
-    Z90,
-    elsewhere_of,
-    groups_of,
-    interval_named,
-    interval_names,
-    interval_sizes,
-    known_intervals,
-    stated_rows,
-)
+from perfc.costmodels.pricing import intervals
 
 
 def as_fitted(
@@ -47,23 +36,23 @@ def as_fitted(
     """
     if not (target.device.runs_cuda and len(kernels)):
         return estimate
-    known = target.once(known_intervals)
-    sizes = interval_sizes(estimate.seconds, target)
+    known = target.once(intervals.known_intervals)
+    sizes = intervals.interval_sizes(estimate.seconds, target)
     shared, own = estimate.sigma_shared.copy(), estimate.sigma_independent.copy()
     of_target = estimate.sigma_target.copy()
-    for op, stored, group in groups_of(kernels, target):
-        found = interval_named(known, op, stored, group.suffixes)
+    for op, stored, group in intervals.groups_of(kernels, target):
+        found = intervals.interval_named(known, op, stored, group.suffixes)
         if found is None or found.is_least:
             continue
-        names = interval_names(op, stored, group.suffixes)
+        names = intervals.interval_names(op, stored, group.suffixes)
         software, board = _known_rows(names, target, sources, group.rows)
-        new = elsewhere_of(op)._replace(session=0.0, own=0.0)
-        for at, elsewhere in ((software, new), (board, NOWHERE)):
+        new = intervals.elsewhere_of(op)._replace(session=0.0, own=0.0)
+        for at, elsewhere in ((software, new), (board, intervals.NOWHERE)):
             widths = np.broadcast_to(group.widths, len(kernels))[at]
-            ours = stated_rows(found, sizes[at], widths, elsewhere)
-            end = np.broadcast_to(group.spreads, len(kernels))[at] * (1 / Z90)
+            ours = intervals.stated_rows(found, sizes[at], widths, elsewhere)
+            end = np.broadcast_to(group.spreads, len(kernels))[at] * (1 / intervals.Z90)
             shared[at], own[at] = ours[0], np.hypot(ours[1], end)
-            of_target[:OF_ROWS, at] = ours[2:]
+            of_target[: intervals.OF_ROWS, at] = ours[2:]
     return attrs.evolve(
         estimate, sigma_shared=shared, sigma_independent=own, sigma_target=of_target
     )

@@ -14,15 +14,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc.costmodels import machine
 from perfc.costmodels.gemm import BESIDE, without_beside
 from perfc.costmodels.kernels import SOFTWARE, Estimate, KernelTable, Provenance
-from perfc.costmodels.machine import (
-    ANOTHER_DAY,
-    MeasuredKernel,
-    Signature,
-    Target,
-    signature_of,
-)
 from perfc.costmodels.pricing.listed import MEASURED_NAME
 from perfc.costmodels.pricing.timing import MET
 from perfc.costmodels.streaming import IDLE, REPEATED
@@ -41,12 +35,14 @@ _APART: Mapping[str, frozenset[str]] = {
 convolution, which the library chooses alike in a row."""
 
 
-def measured_signature(kernel: Kernel) -> Signature:
+def measured_signature(kernel: Kernel) -> machine.Signature:
     """Return the signature that a kernel is looked up by in a profile."""
-    return signature_of(kernel, _APART.get(kernel.op, _BESIDE))
+    return machine.signature_of(kernel, _APART.get(kernel.op, _BESIDE))
 
 
-def measured_kernel(kernel: Kernel, target: Target) -> MeasuredKernel | None:
+def measured_kernel(
+    kernel: Kernel, target: machine.Target
+) -> machine.MeasuredKernel | None:
     """Return the measurement of exactly this kernel in the target's profile.
 
     One that was timed on the same operands again and again is not one that was not.
@@ -67,7 +63,7 @@ class MeasuredModel:
     priority: int = 90
     ops: frozenset[str] | None = None
 
-    def claims(self, kernels: KernelTable, target: Target) -> NDArray[np.bool_]:
+    def claims(self, kernels: KernelTable, target: machine.Target) -> NDArray[np.bool_]:
         """Claim kernels that are in the table."""
         claimed = np.zeros(len(kernels), dtype=np.bool_)
         kinds, at = kernels.kinds
@@ -80,7 +76,7 @@ class MeasuredModel:
             claimed[rows] = found
         return claimed
 
-    def estimate(self, kernels: KernelTable, target: Target) -> Estimate:
+    def estimate(self, kernels: KernelTable, target: machine.Target) -> Estimate:
         """Say what was measured, without what the launch graph has beside it."""
         found = [
             target.measured.by_signature[measured_signature(kernel)]
@@ -89,7 +85,7 @@ class MeasuredModel:
         seconds = np.array([each.seconds for each in found])
         return Estimate(
             without_beside(seconds, kernels, target),
-            np.full(len(found), ANOTHER_DAY),
+            np.full(len(found), machine.ANOTHER_DAY),
             np.array([each.own_sigma for each in found]),
             [self.name] * len(found),
             [Provenance.MEASURED] * len(found),

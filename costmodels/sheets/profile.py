@@ -34,11 +34,6 @@ from typing import cast
 import attrs
 
 from perfc.costmodels import machine, sheets
-from perfc.costmodels.machine import (
-    KernelFit,
-    MeasuredKernels,
-    TargetError,
-)
 from perfc.costmodels.sheets.sheet_fields import FieldValue, quoted, shown
 
 PROFILE_SCHEMA = "perfc.profile/1"
@@ -78,8 +73,8 @@ class Calibration:
     name: str
     target: str
     fields: Mapping[str, FieldValue] = attrs.field(hash=False)
-    fits: tuple[KernelFit, ...]
-    measured: MeasuredKernels
+    fits: tuple[machine.KernelFit, ...]
+    measured: machine.MeasuredKernels
     collectives: tuple[machine.MeasuredCollective, ...]
     source: str
     has_host: bool
@@ -141,17 +136,17 @@ def refuse(problems: Sequence[str], where: str) -> None:
     if problems:
         rest = f" (and {len(problems) - 1} more)" if problems[1:] else ""
         message = f"{where}: profile: {problems[0]}{rest}"
-        raise TargetError(message)
+        raise machine.TargetError(message)
 
 
-def _measured(document: _Table, where: str) -> MeasuredKernels:
+def _measured(document: _Table, where: str) -> machine.MeasuredKernels:
     """Return the kernels that were timed."""
     section = document.get("measured")
     listed = list(sheets.measured_kernels(section)) if section else []
-    found = MeasuredKernels.of(listed)
+    found = machine.MeasuredKernels.of(listed)
     if len(found) < len(listed):
         message = f"{where}: profile: measured has a kernel twice; calibrate again"
-        raise TargetError(message)
+        raise machine.TargetError(message)
     return found
 
 
@@ -286,7 +281,7 @@ def _is_amount(value: object, most: float = 10.0) -> bool:
     return math.isfinite(value) and 0 <= value <= most
 
 
-def _fit(entry: _Table) -> KernelFit:
+def _fit(entry: _Table) -> machine.KernelFit:
     family = machine.Family(
         op=str(entry["op"]),
         dtype=str(entry["dtype"]),
@@ -297,7 +292,7 @@ def _fit(entry: _Table) -> KernelFit:
     values = cast("Mapping[str, float]", entry["values"])
     coefficients = {name: float(value) for name, value in values.items()}
     near = cast("_Table | None", entry.get("near"))
-    return KernelFit(
+    return machine.KernelFit(
         family,
         coefficients,
         shared,

@@ -9,15 +9,9 @@ import attrs
 
 from perfc.costmodels.constants import constants
 from perfc.costmodels.machine import HostResources, Target, TargetError, Tier
+from perfc.costmodels.sheets import tier_section
 from perfc.costmodels.sheets.sheet_fields import FieldValue, fields_of_tier
 from perfc.costmodels.sheets.sheet_lint import memory_problems, memory_values
-from perfc.costmodels.sheets.tier_section import (
-    MEMORY_ALIASES,
-    is_memory,
-    memory_names,
-    memory_sheet,
-    tiers_of,
-)
 from perfc.ir import UsageError
 
 HBM, DRAM = "hbm", "dram"
@@ -60,9 +54,9 @@ def find_tier(target: Target, name: str, count: int = 1) -> Tier:
         section = "[gpu] memory" if name == HBM else "[host]"
         msg = f"{target.name} has no tier {name}: its sheet has no {section}"
         raise UsageError(msg)
-    if not is_memory(name):
-        memories = memory_names()
-        every = [*known, *memories, *MEMORY_ALIASES]
+    if not tier_section.is_memory(name):
+        memories = tier_section.memory_names()
+        every = [*known, *memories, *tier_section.MEMORY_ALIASES]
         near = difflib.get_close_matches(name, every, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         msg = (
@@ -76,7 +70,7 @@ def find_tier(target: Target, name: str, count: int = 1) -> Tier:
 def load_memory(name: str) -> Tier:
     """Return one drive or module of a memory that ships with perfc."""
     memory, values, cited = _checked(name)
-    (found,) = tiers_of(values, cited)
+    (found,) = tier_section.tiers_of(values, cited)
     return attrs.evolve(found, device=memory)
 
 
@@ -89,7 +83,7 @@ def describe_memory(name: str) -> list[tuple[str, FieldValue, str, str]]:
 
 def _checked(name: str) -> tuple[str, dict[str, FieldValue], dict[str, str]]:
     """Return a memory's name, its fields and the citation of each."""
-    sheet = memory_sheet(name)
+    sheet = tier_section.memory_sheet(name)
     memory = str(sheet["name"])
     for problem in memory_problems(sheet):
         msg = f"memory {memory}: {problem}"

@@ -41,11 +41,7 @@ from perfc.costmodels.kernels import (
     trust,
 )
 from perfc.costmodels.machine import Target
-from perfc.costmodels.streaming.gather import (
-    all_rows_seconds,
-    rows_seconds,
-    takes_rows,
-)
+from perfc.costmodels.streaming import gather
 from perfc.costmodels.streaming.noncontiguous import SCATTERED
 from perfc.costmodels.streaming.stream_time import Kind, Stream, streaming_seconds
 from perfc.costmodels.streaming.traffic import MEMORY_RATES, MemoryRates
@@ -226,7 +222,7 @@ class StreamingModel:
         )
         if gathers := _row_takers(kernels, target):
             rows = np.array(list(gathers), dtype=np.intp)
-            seconds[rows] = all_rows_seconds(list(gathers.values()), target)
+            seconds[rows] = gather.all_rows_seconds(list(gathers.values()), target)
         trusted = [_trust(kind, target) for kind in kinds.kinds]
         provenances = [provenance for provenance, _ in trusted]
         numbers: list[int] = kinds.at.tolist()
@@ -258,8 +254,8 @@ class StreamingModel:
         seconds = streaming_seconds(
             _streams(one, FLOATS), kind.numbers, target, self.memory, FLOATS
         )
-        if takes_rows(one.kernel, target):
-            seconds = rows_seconds(one.kernel, target)
+        if gather.takes_rows(one.kernel, target):
+            seconds = gather.rows_seconds(one.kernel, target)
         provenance, shared = _trust(kind, target)
         return Priced(seconds, shared, kind.sigma_independent, provenance)
 
@@ -272,7 +268,7 @@ def _row_takers(kernels: KernelTable, target: Target) -> dict[int, Kernel]:
         return {}
     rows = np.flatnonzero(np.isin(at, gathers))
     listed = zip(rows.tolist(), kernels.take(rows).kernels, strict=True)
-    return {row: kernel for row, kernel in listed if takes_rows(kernel, target)}
+    return {row: kernel for row, kernel in listed if gather.takes_rows(kernel, target)}
 
 
 def _trust(kind: StreamKind, target: Target) -> tuple[Provenance, float]:

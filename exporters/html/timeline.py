@@ -8,20 +8,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from perfc import tools
 from perfc.exporters.kineto import Lane, RankTrace, rank_traces
 from perfc.ir import TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.passes import task_mask
 from perfc.passes.facts import SEGMENT_KINDS, SegmentKind
-from perfc.tools import (
-    MOST_BYTES,
-    Report,
-    Results,
-    Slices,
-    Timeline,
-    TimelineLane,
-    format_us,
-)
 
 _HOST, _WAIT, _COPY, _COMM = "host", "wait", "copy", "communication"
 _COLORS = {_HOST: 7, _WAIT: 8, _COPY: 5, _COMM: 3}
@@ -50,7 +42,7 @@ class _Words:
         return np.array(found, dtype=np.int64)
 
 
-def timeline(report: Report, of: int = 1) -> Timeline:
+def timeline(report: tools.Report, of: int = 1) -> tools.Timeline:
     """Return a lane for the critical path, and one per thread and stream of each rank.
 
     Args:
@@ -59,24 +51,26 @@ def timeline(report: Report, of: int = 1) -> Timeline:
 
     """
     results, names, kinds = report.results, _Words(), _Words()
-    lanes = [TimelineLane("critical path", _path(results, names, kinds), summed=False)]
+    lanes = [
+        tools.TimelineLane("critical path", _path(results, names, kinds), summed=False)
+    ]
     ranks = [*rank_traces(results)]
     for rank, lane in ((one, lane) for one in ranks for lane in one.lanes):
         find = _ops if lane.device < 0 else _tasks
         label = lane.label if len(ranks) == 1 else f"rank {rank.rank}, {lane.label}"
-        lanes.append(TimelineLane(label, find(results, rank, lane, names, kinds)))
+        lanes.append(tools.TimelineLane(label, find(results, rank, lane, names, kinds)))
     listed = [*kinds.known]
-    return Timeline(
+    return tools.Timeline(
         lanes=lanes,
         names=[*names.known],
         kinds=listed,
         colors=_colors(lanes, listed),
-        text=f"What runs when, over {format_us(report.time_us)}.",
-        most_bytes=MOST_BYTES // of,
+        text=f"What runs when, over {tools.format_us(report.time_us)}.",
+        most_bytes=tools.MOST_BYTES // of,
     )
 
 
-def _path(results: Results, names: _Words, kinds: _Words) -> Slices:
+def _path(results: tools.Results, names: _Words, kinds: _Words) -> tools.Slices:
     table = results.path.segment_table
     shown = np.flatnonzero(table.kind != SEGMENT_KINDS.index(SegmentKind.IDLE))
     tasks: list[int] = table.task[shown].tolist()
@@ -84,7 +78,7 @@ def _path(results: Results, names: _Words, kinds: _Words) -> Slices:
     segments = [SEGMENT_KINDS[number] for number in numbers]
     start_ns = np.rint(table.start_s[shown] * 1e9).astype(np.int64)
     end_s = table.start_s[shown] + table.duration_s[shown]
-    return Slices(
+    return tools.Slices(
         names.numbers(map(results.node_of, tasks)),
         kinds.numbers(
             _PATH_KINDS.get(segment) or results.detail(task)
@@ -96,13 +90,13 @@ def _path(results: Results, names: _Words, kinds: _Words) -> Slices:
 
 
 def _ops(
-    results: Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
-) -> Slices:
+    results: tools.Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
+) -> tools.Slices:
     """Return the ops that a thread of the host runs."""
     found = rank.op_slices
     own = np.flatnonzero(found.resource == rank.lanes.index(lane))
     ops: list[int] = found.op[own].tolist()
-    return Slices(
+    return tools.Slices(
         names.numbers(results.node_id(rank.number, op) for op in ops),
         kinds.numbers(_HOST for _ in ops),
         found.start_ns[own],
@@ -111,14 +105,14 @@ def _ops(
 
 
 def _tasks(
-    results: Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
-) -> Slices:
+    results: tools.Results, rank: RankTrace, lane: Lane, names: _Words, kinds: _Words
+) -> tools.Slices:
     """Return the kernels, copies and collectives of a stream."""
     busy = task_mask(rank.graph, BUSY_KINDS)
     own = np.flatnonzero(busy & (rank.resource == rank.lanes.index(lane)))
     tasks: list[int] = own.tolist()
     flat = [rank.offset + task for task in tasks]
-    return Slices(
+    return tools.Slices(
         names.numbers(map(results.node_of, flat)),
         kinds.numbers(_kind(results, rank, task) for task in tasks),
         rank.start_ns[own],
@@ -126,14 +120,14 @@ def _tasks(
     )
 
 
-def _kind(results: Results, rank: RankTrace, task: int) -> str:
+def _kind(results: tools.Results, rank: RankTrace, task: int) -> str:
     kind = rank.graph.kind[task]
     if kind is TaskKind.COPY:
         return _COPY
     return _COMM if kind is TaskKind.COLLECTIVE else results.detail(rank.offset + task)
 
 
-def _colors(lanes: Sequence[TimelineLane], kinds: Sequence[str]) -> list[int]:
+def _colors(lanes: Sequence[tools.TimelineLane], kinds: Sequence[str]) -> list[int]:
     """Return the number of the colour of each kind; what takes most has its own."""
     times_ns = np.zeros(len(kinds))
     for lane in lanes[1:]:

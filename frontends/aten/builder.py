@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc import ir
 from perfc.frontends.aten.call import Argument, AtenCall, AtenTensor, Ref
 from perfc.frontends.aten.node import AtenNode, Misfit, NodeArgument, call_label
 from perfc.frontends.aten.op_map import find_handler
@@ -17,17 +18,6 @@ from perfc.frontends.aten.template import (
     Step,
     Template,
 )
-from perfc.ir import (
-    Diagnostic,
-    Graph,
-    PerfcError,
-    Program,
-    Record,
-    TensorType,
-    Value,
-    single,
-    spend,
-)
 from perfc.ir.core import PARAM
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.step_loops import STEP_LOOP, step_loops
@@ -35,12 +25,12 @@ from perfc.ir.support import Level, UnsupportedModelError
 from perfc.ir.types import MemorySpace
 from perfc.ir.verification import verify
 
-_Known: TypeAlias = "Value | tuple[Value, Value] | TensorType"
+_Known: TypeAlias = "ir.Value | tuple[ir.Value, ir.Value] | ir.TensorType"
 """A tensor, the indices and values of a sparse one, or the type of a byproduct that
 nobody has read yet."""
 
 
-_OTHER_FORMS = (LookupError, ValueError, ArithmeticError, StopIteration, PerfcError)
+_OTHER_FORMS = (LookupError, ValueError, ArithmeticError, StopIteration, ir.PerfcError)
 """What a rule trips over that meets fewer arguments, axes or results than there are."""
 
 
@@ -65,21 +55,21 @@ class AtenBuilder:
     """
 
     name: str
-    _graph: Graph = attrs.field(init=False)
+    _graph: ir.Graph = attrs.field(init=False)
     _calls: int = attrs.field(default=0, init=False)
     _known: dict[str, _Known] = attrs.field(factory=dict[str, "_Known"], init=False)
     _templates: dict[object, Template] = attrs.field(
         factory=dict[object, Template], init=False
     )
-    _constants: dict[Record, Value] = attrs.field(
-        factory=dict[Record, Value], init=False
+    _constants: dict[ir.Record, ir.Value] = attrs.field(
+        factory=dict[ir.Record, ir.Value], init=False
     )
     _misfits: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
     _assumptions: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin with an empty graph."""
-        self._graph = Graph(self.name)
+        self._graph = ir.Graph(self.name)
 
     def input(self, tensor: AtenTensor) -> None:
         """Declare data that an iteration is given."""
@@ -108,8 +98,8 @@ class AtenBuilder:
         `unknown` op of its name: costed by its bytes, and reported.
         """
         self._calls += 1
-        spend("nodes", self._calls)
-        operands: list[Value] = []
+        ir.spend("nodes", self._calls)
+        operands: list[ir.Value] = []
         given = tuple(
             (name, self._signature(argument, operands, call))
             for name, argument in call.arguments.items()
@@ -134,8 +124,8 @@ class AtenBuilder:
             self._graph.outputs += returned
 
     def program(
-        self, *, sha256: str = "", diagnostics: Iterable[Diagnostic] = ()
-    ) -> Program:
+        self, *, sha256: str = "", diagnostics: Iterable[ir.Diagnostic] = ()
+    ) -> ir.Program:
         """Return the verified program; nothing can be added any more.
 
         Args:
@@ -145,7 +135,7 @@ class AtenBuilder:
         """
         verify(self._graph, BUILTIN_OPS)
         return attrs.evolve(
-            single(self._graph),
+            ir.single(self._graph),
             sha256=sha256,
             diagnostics=(
                 *diagnostics,
@@ -155,21 +145,21 @@ class AtenBuilder:
             ),
         )
 
-    def _find(self, name: str, reader: str) -> Value | tuple[Value, Value]:
+    def _find(self, name: str, reader: str) -> ir.Value | tuple[ir.Value, ir.Value]:
         """Return a tensor; a byproduct of an op becomes one when it is first read."""
         found = self._known.get(name)
         if found is None:
             msg = f"{name!r} is read by {reader}, but nothing defines it"
             raise UnsupportedModelError(msg)
-        if isinstance(found, TensorType):
-            attributes = Record({"dtype": found.dtype, "shape": found.shape})
+        if isinstance(found, ir.TensorType):
+            attributes = ir.Record({"dtype": found.dtype, "shape": found.shape})
             made = self._graph.add("constant", (), [name], attributes)
             made.results[0].type = found
             found = self._known[name] = made.results[0]
         return found
 
     def _signature(
-        self, argument: Argument, operands: list[Value], call: AtenCall
+        self, argument: Argument, operands: list[ir.Value], call: AtenCall
     ) -> object:
         """Return the part of an argument that decides what the call becomes."""
         kind = type(argument)
@@ -185,7 +175,7 @@ class AtenBuilder:
         return argument if kind is int else (kind, argument)
 
     def _template(
-        self, call: AtenCall, types: tuple[TensorType | None, ...]
+        self, call: AtenCall, types: tuple[ir.TensorType | None, ...]
     ) -> Template:
         """Work out what a call becomes."""
         operands: list[Operand] = []
@@ -229,7 +219,7 @@ class AtenBuilder:
         return SparseOperand(*made) if isinstance(found, tuple) else made[0]
 
     def _instantiate(
-        self, template: Template, operands: list[Value], call: AtenCall
+        self, template: Template, operands: list[ir.Value], call: AtenCall
     ) -> None:
         """Write the steps of a template, applied to these operands."""
         values = operands
@@ -263,7 +253,7 @@ class AtenBuilder:
         helpers = [f"{stem}.{step.op}{i or ''}" for i in range(len(results))]
         return [self._graph.fresh_name(name) for name in helpers]
 
-    def _constant(self, step: Step) -> Value:
+    def _constant(self, step: Step) -> ir.Value:
         """Return the one constant of these attributes."""
         found = self._constants.get(step.attributes)
         if found is None:
@@ -274,7 +264,7 @@ class AtenBuilder:
         return found
 
 
-def _placed(result: AtenTensor, place: Place, values: list[Value]) -> _Known:
+def _placed(result: AtenTensor, place: Place, values: list[ir.Value]) -> _Known:
     if place is None:
         return result.type
     if isinstance(place, tuple):
@@ -293,13 +283,13 @@ def _on_host(node: AtenNode) -> None:
     node.emit("host", node.operands, {"op": node.label}, results=tensors)
 
 
-def _remark(misfit: tuple[str, str]) -> Diagnostic:
+def _remark(misfit: tuple[str, str]) -> ir.Diagnostic:
     label, reason = misfit
     message = f"{label} is used as perfc does not know it ({reason}): an unknown op"
-    return Diagnostic(Level.WARNING, "unknown-use", message, label)
+    return ir.Diagnostic(Level.WARNING, "unknown-use", message, label)
 
 
-def _walked(graph: Graph) -> Iterator[Diagnostic]:
+def _walked(graph: ir.Graph) -> Iterator[ir.Diagnostic]:
     loops = step_loops(graph)
     if loops:
         first, others = loops[0], len(loops) - 1
@@ -310,10 +300,10 @@ def _walked(graph: Graph) -> Iterator[Diagnostic]:
             f"{len(first.nodes)} ops, where libraries have a fused kernel; --pass "
             "fuse-scans prices inference with one"
         )
-        yield Diagnostic(Level.NOTE, STEP_LOOP, message, line)
+        yield ir.Diagnostic(Level.NOTE, STEP_LOOP, message, line)
 
 
-def _assumed(assumption: tuple[str, str]) -> Diagnostic:
+def _assumed(assumption: tuple[str, str]) -> ir.Diagnostic:
     label, what = assumption
     message = f"{label}: {what}, which data decide when it runs"
-    return Diagnostic(Level.NOTE, "data-assumed", message, label)
+    return ir.Diagnostic(Level.NOTE, "data-assumed", message, label)

@@ -8,13 +8,8 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from perfc.frontends.onnx import opsets
 from perfc.frontends.onnx.functions import graphs_of
-from perfc.frontends.onnx.opsets import (
-    DEFAULT_DOMAINS,
-    OLDEST_OPSET,
-    check_opset,
-    read_opsets,
-)
 from perfc.frontends.onnx.protobuf import onnx
 from perfc.frontends.onnx.reader import MAX_ELEMENTS, utf8
 from perfc.ir import Diagnostic
@@ -36,19 +31,19 @@ def modernised(
         model: A model; the nodes of one of an older opset may be changed.
 
     """
-    version = read_opsets(model.opset_import).get("")
+    version = opsets.read_opsets(model.opset_import).get("")
     if version is None and not any(_default_nodes(model.graph.node)):
-        return model, OLDEST_OPSET, ()  # any will do
-    version = check_opset(version, "the model")
-    if version >= OLDEST_OPSET:
+        return model, opsets.OLDEST_OPSET, ()  # any will do
+    version = opsets.check_opset(version, "the model")
+    if version >= opsets.OLDEST_OPSET:
         return model, version, ()
-    done = f"read as opset {OLDEST_OPSET}, in which its ops are the same"
+    done = f"read as opset {opsets.OLDEST_OPSET}, in which its ops are the same"
     if not _means_the_same(model.graph.node, version):
         model = _converted(model, version)
-        done = f"converted to opset {OLDEST_OPSET} by onnx.version_converter"
+        done = f"converted to opset {opsets.OLDEST_OPSET} by onnx.version_converter"
     message = f"the file is of opset {version}: {done}"
     remark = Diagnostic(Level.NOTE, "opset-converted", message)
-    return model, OLDEST_OPSET, (remark,)
+    return model, opsets.OLDEST_OPSET, (remark,)
 
 
 def function_opset(body: onnx.FunctionProto, caller: int, where: str) -> int:
@@ -60,19 +55,21 @@ def function_opset(body: onnx.FunctionProto, caller: int, where: str) -> int:
         where: What the function is called.
 
     """
-    version = check_opset(read_opsets(body.opset_import).get("", caller), where)
-    if version >= OLDEST_OPSET or _means_the_same(body.node, version):
-        return max(version, OLDEST_OPSET)
+    version = opsets.check_opset(
+        opsets.read_opsets(body.opset_import).get("", caller), where
+    )
+    if version >= opsets.OLDEST_OPSET or _means_the_same(body.node, version):
+        return max(version, opsets.OLDEST_OPSET)
     msg = (
         f"{where} is of opset {version} of the default domain, and the bodies of "
         f"functions cannot be converted; export the model again with opset_version "
-        f"{OLDEST_OPSET} or later"
+        f"{opsets.OLDEST_OPSET} or later"
     )
     raise UnsupportedModelError(msg)
 
 
 def _means_the_same(nodes: Iterable[onnx.NodeProto], version: int) -> bool:
-    versions = (version, OLDEST_OPSET)
+    versions = (version, opsets.OLDEST_OPSET)
     return all(
         len({_revision(op, opset) for opset in versions}) == 1
         for op in {utf8(node.op_type) for node in _default_nodes(nodes)}
@@ -91,17 +88,18 @@ def _converted(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
             node.domain = _UNDEFINED
     imported = {entry.domain for entry in model.opset_import}
     used = {node.domain for node in _nodes(model.graph.node)}
-    for domain in sorted(used - imported - {*DEFAULT_DOMAINS}):
+    for domain in sorted(used - imported - {*opsets.DEFAULT_DOMAINS}):
         model.opset_import.add(domain=domain, version=1)
     converter: Any = importlib.import_module("onnx.version_converter")
     inference: Any = importlib.import_module("onnx.shape_inference")
     try:
-        made: onnx.ModelProto = converter.convert_version(model, OLDEST_OPSET)
+        made: onnx.ModelProto = converter.convert_version(model, opsets.OLDEST_OPSET)
     except (*_FAILURES, converter.ConvertError, inference.InferenceError) as error:
         msg = (
             f"the model imports opset {version} of the default domain, which onnx "
-            f"cannot convert to opset {OLDEST_OPSET} ({_reason(error)}); export it "
-            f"again with opset_version {OLDEST_OPSET} or later"
+            f"cannot convert to opset {opsets.OLDEST_OPSET} ({_reason(error)}); export "
+            "it "
+            f"again with opset_version {opsets.OLDEST_OPSET} or later"
         )
         raise UnsupportedModelError(msg) from None
     # The converter empties some tensors that it reads, and drops functions.
@@ -141,7 +139,7 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _default_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    return (node for node in _nodes(nodes) if node.domain in DEFAULT_DOMAINS)
+    return (node for node in _nodes(nodes) if node.domain in opsets.DEFAULT_DOMAINS)
 
 
 def _revision(op: str, version: int) -> int | None:

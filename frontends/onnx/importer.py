@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 import attrs
 
+from perfc.frontends.onnx import op_map
 from perfc.frontends.onnx.conversion import function_opset, modernised
 from perfc.frontends.onnx.functions import (
     Function,
@@ -22,12 +23,6 @@ from perfc.frontends.onnx.functions import (
 )
 from perfc.frontends.onnx.location import location_of
 from perfc.frontends.onnx.node import OnnxNode
-from perfc.frontends.onnx.op_map import (
-    REGIONS,
-    constant_attributes,
-    is_known,
-    lower_node,
-)
 from perfc.frontends.onnx.opsets import DEFAULT_DOMAINS, check_ir_version
 from perfc.frontends.onnx.order import in_dependency_order, names_captured
 from perfc.frontends.onnx.protobuf import onnx
@@ -146,7 +141,7 @@ class _Importer:
         if is_weight(constant) and not is_number and self.graph.parent is None:
             value = self.graph.add_parameter(name, constant.type)
         else:
-            attributes = constant_attributes(constant)
+            attributes = op_map.constant_attributes(constant)
             node = self.graph.add("constant", (), [name], attributes)
             value = node.results[0]
             value.type = constant.type
@@ -187,7 +182,7 @@ class _Importer:
         # A graph of an op that is not modelled is not read, but what it reads of this
         # one is an operand all the same: it has to be computed, and must stay in
         # memory.
-        regions = self._regions(proto, op, graphs) if op in REGIONS else {}
+        regions = self._regions(proto, op, graphs) if op in op_map.REGIONS else {}
         captured = self._captured(proto) if graphs and not regions else ()
         names = self._result_names(proto)
         node = OnnxNode(
@@ -204,7 +199,7 @@ class _Importer:
         )
         # ONNX defines many ops by others. A definition is read only where perfc has no
         # op, since an op's own cost model knows the kernel that libraries run for it.
-        if not lower_node(node):
+        if not op_map.lower_node(node):
             function = self._definition(proto, node) if default else None
             if function is not None:
                 self._inline(proto, function, attributes)
@@ -294,7 +289,7 @@ class _Importer:
         self, proto: onnx.NodeProto, op: str, graphs: Mapping[str, Attribute]
     ) -> dict[str, Graph]:
         regions: dict[str, Graph] = {}
-        for name in REGIONS[op]:
+        for name in op_map.REGIONS[op]:
             if name not in graphs:
                 msg = f"{op} {proto.name!r} has no graph {name!r}"
                 raise UnsupportedModelError(msg)
@@ -339,4 +334,4 @@ def _is_plain(node: onnx.NodeProto) -> bool:
     not known yet would make an error of what is one unknown op otherwise.
     """
     plain = node.op_type not in _ASKS_FOR_SHAPES and not any(graphs_of(node))
-    return plain and node.domain in DEFAULT_DOMAINS and is_known(node.op_type)
+    return plain and node.domain in DEFAULT_DOMAINS and op_map.is_known(node.op_type)

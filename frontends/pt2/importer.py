@@ -7,14 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.frontends.aten import (
-    READ_ELEMENTS,
-    Argument,
-    AtenBuilder,
-    AtenCall,
-    AtenTensor,
-    Ref,
-)
+from perfc.frontends import aten
 from perfc.frontends.pt2.fields import Fields
 from perfc.frontends.pt2.parts import PART, find_parts, paths
 from perfc.frontends.pt2.values import Values
@@ -94,7 +87,7 @@ def import_model(
     """
     module = model.record("graph_module")
     signature = module.record("signature")
-    importer = _Importer(AtenBuilder(name), signature, elements)
+    importer = _Importer(aten.AtenBuilder(name), signature, elements)
     importer.read(module.record("graph"))
     return importer.builder.program(sha256=sha256, diagnostics=importer.remarks())
 
@@ -110,7 +103,7 @@ class _Importer:
 
     """
 
-    builder: AtenBuilder
+    builder: aten.AtenBuilder
     signature: Fields
     elements: Elements
     _phase: str = attrs.field(default="forward", init=False)
@@ -178,7 +171,7 @@ class _Importer:
                 self.builder.parameter(values.tensor(part), _KINDS[kind])
             declared.add(inner)
 
-    def _left_on_host(self, tensor: AtenTensor) -> AtenTensor:
+    def _left_on_host(self, tensor: aten.AtenTensor) -> aten.AtenTensor:
         """Note a tensor that is on the host.
 
         That is where `torch.tensor([...])` makes indices, and PyTorch takes them there;
@@ -202,7 +195,7 @@ class _Importer:
             phase="backward",
             origin=ACCUMULATE_GRAD,
         )
-        self.builder.call(AtenCall(_DETACH, {"self": source}, (kept,), location))
+        self.builder.call(aten.AtenCall(_DETACH, {"self": source}, (kept,), location))
         return name
 
     def _outputs(self, values: Values) -> Iterator[str]:
@@ -216,7 +209,7 @@ class _Importer:
                 yield values.ref(found.record("arg")).name
             elif kind == "user_output":
                 argument = values.argument(found.record("arg"))
-                if isinstance(argument, Ref):
+                if isinstance(argument, aten.Ref):
                     yield argument.name
 
     def remarks(self) -> list[Diagnostic]:
@@ -265,30 +258,34 @@ class _Importer:
         if refs and all(ref.name in self._host for ref in refs):
             results = tuple(r and self._left_on_host(r) for r in results)
         told = self._told(target, arguments)
-        call = AtenCall(target, arguments, results, location, elements=told)
+        call = aten.AtenCall(target, arguments, results, location, elements=told)
         self.builder.call(call)
         if makes_loss:
             self._phase = "backward"
 
     def _told(
-        self, target: str, arguments: Mapping[str, Argument]
+        self, target: str, arguments: Mapping[str, aten.Argument]
     ) -> Mapping[str, tuple[int, ...]]:
         """Return the elements of arguments that say what an op does, if known."""
         found: dict[str, tuple[int, ...]] = {}
-        for name in READ_ELEMENTS.get(target, ()):
+        for name in aten.READ_ELEMENTS.get(target, ()):
             argument = arguments.get(name)
-            known = self.elements(argument.name) if isinstance(argument, Ref) else None
+            known = (
+                self.elements(argument.name) if isinstance(argument, aten.Ref) else None
+            )
             if known is not None:
                 found[name] = known
         return found
 
-    def _results(self, node: Fields, values: Values) -> Iterator[AtenTensor | None]:
+    def _results(
+        self, node: Fields, values: Values
+    ) -> Iterator[aten.AtenTensor | None]:
         """Return the tensors that a node makes; nobody reads those without a type."""
         for union in node.records("outputs"):
             argument = values.argument(union)
             refs = argument if isinstance(argument, tuple) else (argument,)
             for ref in refs:
-                name = values.declared(ref) if isinstance(ref, Ref) else ""
+                name = values.declared(ref) if isinstance(ref, aten.Ref) else ""
                 yield values.tensor(name) if name in values.tensors else None
 
     def _renamed(self, node: Fields, values: Values) -> bool:
@@ -296,7 +293,7 @@ class _Importer:
         ends = [values.argument(n.record("arg")) for n in node.records("inputs")]
         ends += [values.argument(union) for union in node.records("outputs")]
         source, result = ends[0] if ends else None, ends[-1] if ends else None
-        if not isinstance(source, Ref) or not isinstance(result, Ref):
+        if not isinstance(source, aten.Ref) or not isinstance(result, aten.Ref):
             return False
         values.names[result.name.removeprefix(values.prefix)] = source.name
         return True
@@ -317,7 +314,7 @@ class _Importer:
             self._unknown(node, op, values)
             return
         given = [values.argument(operand) for operand in operands]
-        tensors = [value for value in given if isinstance(value, Ref)]
+        tensors = [value for value in given if isinstance(value, aten.Ref)]
         graph = graphs[0].record("as_graph")
         made = self._inline(graph.record("graph"), f"{node.text('name', op)}.", tensors)
         results = [r for r in self._results(node, values) if r is not None]
@@ -345,12 +342,12 @@ class _Importer:
         results = tuple(self._results(node, values))
         own = results[: len(results) - len(written)]
         for result, base in zip(results[len(own) :], written, strict=False):
-            if result is not None and isinstance(base, Ref):
+            if result is not None and isinstance(base, aten.Ref):
                 values.names[result.name.removeprefix(values.prefix)] = base.name
         target = f"{called[0] if called else ''}".removeprefix(_PREFIX)
         location = _location(node, target, self._phase, noted=True)
         kept = tuple(result for result in own if result is not None)
-        self.builder.call(AtenCall(target, arguments, kept, location))
+        self.builder.call(aten.AtenCall(target, arguments, kept, location))
 
     def _unknown(self, node: Fields, op: str, values: Values) -> None:
         """Hand it on as a call that no map knows."""
@@ -361,9 +358,9 @@ class _Importer:
         target = f"higher_order.{op}"
         location = _location(node, target, self._phase, noted=True)
         results = tuple(self._results(node, values))
-        self.builder.call(AtenCall(target, arguments, results, location))
+        self.builder.call(aten.AtenCall(target, arguments, results, location))
 
-    def _inline(self, graph: Fields, prefix: str, given: list[Ref]) -> list[str]:
+    def _inline(self, graph: Fields, prefix: str, given: list[aten.Ref]) -> list[str]:
         """Write the nodes of a wrapped graph; return the names of its outputs."""
         inner = Values(prefix=prefix)
         inner.read(graph)
@@ -373,12 +370,12 @@ class _Importer:
         for node in graph.records("nodes"):
             self._read_node(node, inner)
         made = [inner.argument(union) for union in graph.records("outputs")]
-        return [value.name for value in made if isinstance(value, Ref)]
+        return [value.name for value in made if isinstance(value, aten.Ref)]
 
 
-def _refs(arguments: Iterable[Argument]) -> Iterator[Ref]:
+def _refs(arguments: Iterable[aten.Argument]) -> Iterator[aten.Ref]:
     for argument in arguments:
-        if isinstance(argument, Ref):
+        if isinstance(argument, aten.Ref):
             yield argument
         elif isinstance(argument, tuple):
             yield from _refs(argument)

@@ -11,24 +11,12 @@ import attrs
 import torch
 
 from perfc.frontends.aten import AtenBuilder
-from perfc.frontends.torch import torchrec, values
+from perfc.frontends.torch import internals, meta, torchrec, values
 from perfc.frontends.torch.cuda import as_on_cuda
 from perfc.frontends.torch.custom_step import CustomStep, record_step
 from perfc.frontends.torch.failure import explained
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import (
-    checkpoints_on_cuda,
-    compiler_left_out,
-    literals_copied,
-    scaler_left_on,
-)
 from perfc.frontends.torch.loss import Loss, loss_of
-from perfc.frontends.torch.meta import (
-    Counts,
-    autocast_on_cuda,
-    counting,
-    weightless,
-)
 from perfc.frontends.torch.optimizer import Optimizer, make_optimizer, take_step
 from perfc.frontends.torch.recorder import Recorder
 from perfc.frontends.torch.traced import noted_arguments
@@ -141,7 +129,7 @@ def _weightless(module: Any, name: str | None) -> tuple[torch.nn.Module, str]:
         msg = f"expected a torch.nn.Module, got {type(module).__name__}"
         raise UnsupportedModelError(msg)
     _check_makes(module)
-    with weightless():
+    with meta.weightless():
         made = module()
     if not isinstance(made, torch.nn.Module):
         msg = f"the function made a {type(made).__name__}, not a torch.nn.Module"
@@ -177,7 +165,7 @@ class _Step:
     step: CustomStep
     types: tuple[torch.dtype | None, torch.dtype | None]
     dims: Mapping[str, int]
-    _counts: Counts = attrs.field(init=False)
+    _counts: meta.Counts = attrs.field(init=False)
     _builder: AtenBuilder = attrs.field(init=False)
     _recorder: Recorder = attrs.field(init=False)
 
@@ -186,7 +174,7 @@ class _Step:
         # What a user's step keeps from one iteration to the next is a state.
         unknown = self._builder.state if self.step else self._builder.parameter
         self._recorder = Recorder(self._builder.call, unknown)
-        self._counts = Counts(self.dims, self._recorder.locations.line)
+        self._counts = meta.Counts(self.dims, self._recorder.locations.line)
 
     def run(
         self,
@@ -253,13 +241,13 @@ class _Step:
         self, model: torch.nn.Module, lookups: Sequence[torchrec.FusedLookup]
     ) -> Generator[None]:
         with ExitStack() as stack:
-            stack.enter_context(compiler_left_out())
-            stack.enter_context(scaler_left_on())
-            stack.enter_context(literals_copied())
-            stack.enter_context(counting(self._counts))
+            stack.enter_context(internals.compiler_left_out())
+            stack.enter_context(internals.scaler_left_on())
+            stack.enter_context(internals.literals_copied())
+            stack.enter_context(meta.counting(self._counts))
             stack.enter_context(as_on_cuda(self._recorder))
-            stack.enter_context(autocast_on_cuda())
-            stack.enter_context(checkpoints_on_cuda())
+            stack.enter_context(meta.autocast_on_cuda())
+            stack.enter_context(internals.checkpoints_on_cuda())
             stack.enter_context(self._recorder.locations.following(model))
             stack.enter_context(torch.set_grad_enabled(self.training))
             stack.enter_context(self._recorder)

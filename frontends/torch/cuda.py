@@ -21,12 +21,7 @@ from unittest.mock import patch
 
 import torch
 
-from perfc.frontends.torch.internals import (
-    fused_attention_enabled,
-    kernels,
-    op,
-    schema,
-)
+from perfc.frontends.torch import internals
 from perfc.frontends.torch.recorder import Recorder
 
 _HEADS_RANK = 4
@@ -37,7 +32,7 @@ def as_on_cuda(recorder: Recorder) -> Generator[None]:
     """Make tensors on `meta` behave as on a GPU."""
     found = {**_KERNELS, **{name: make(recorder) for name, make in _RECORDED.items()}}
     with ExitStack() as stack:
-        stack.enter_context(kernels("AutogradMeta", found.items()))
+        stack.enter_context(internals.kernels("AutogradMeta", found.items()))
         for where in ("foreach", "fused"):
             stack.enter_context(_supported(where))
         stack.enter_context(_capturable())
@@ -86,9 +81,9 @@ def _integers_multiplied() -> Generator[None]:
 
     def called(_: Any, func: Any, dtype: torch.dtype, *args: Any) -> Any:
         types = [x.dtype for x in args if isinstance(x, torch.Tensor)]
-        multiplies = func is op("mm") and dtype == torch.int32
+        multiplies = func is internals.op("mm") and dtype == torch.int32
         if multiplies and types == [torch.int8, torch.int8]:
-            return op("_int_mm")(*args)
+            return internals.op("_int_mm")(*args)
         return module.out_dtype_fallback(func, dtype, *args)
 
     with patch.object(module.OutDtypeOperator, "__call__", called):
@@ -110,19 +105,21 @@ def _attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """One kernel, unless the model or its ranks ask for matmuls and a softmax."""
-    if not fused_attention_enabled() or {query.dim(), key.dim(), value.dim()} != {
-        _HEADS_RANK
-    }:
-        found = op("_scaled_dot_product_attention_math")(
+    if not internals.fused_attention_enabled() or {
+        query.dim(),
+        key.dim(),
+        value.dim(),
+    } != {_HEADS_RANK}:
+        found = internals.op("_scaled_dot_product_attention_math")(
             query, key, value, attn_mask, dropout_p, is_causal,
             scale=scale, enable_gqa=enable_gqa,
         )  # fmt: skip
     elif attn_mask is None:
-        found = op("_scaled_dot_product_flash_attention")(
+        found = internals.op("_scaled_dot_product_flash_attention")(
             query, key, value, dropout_p, is_causal, scale=scale
         )
     else:
-        found = op("_scaled_dot_product_efficient_attention")(
+        found = internals.op("_scaled_dot_product_efficient_attention")(
             query, key, value, attn_mask, torch.is_grad_enabled(), dropout_p,
             is_causal, scale=scale,
         )  # fmt: skip
@@ -133,7 +130,7 @@ def _attention(
 def _dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     if not train or p == 0 or not input.numel():
         return input
-    dropped: torch.Tensor = op("native_dropout")(input, p, train)[0]
+    dropped: torch.Tensor = internals.op("native_dropout")(input, p, train)[0]
     return dropped
 
 
@@ -172,7 +169,7 @@ def _recurrent(mode: int) -> Callable[..., tuple[torch.Tensor, ...]]:
         size = params[1].shape[1]  # of what recurs: the projection, if there is one
         units = params[1].shape[0] // (1, 1, 4, 3)[mode]
         stride = (4 if has_biases else 2) + (units != size)
-        found = op("_cudnn_rnn")(
+        found = internals.op("_cudnn_rnn")(
             input, params, stride, None, hidden, cell, mode, units,
             size if units != size else 0, num_layers, batch_first, dropout, train,
             bidirectional, [], None,
@@ -186,7 +183,7 @@ def _cell(
     kind: str,
 ) -> Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]:
     """Multiply twice, then run one kernel; what it keeps for backward stays inside."""
-    fused = op(f"_thnn_fused_{kind}_cell")
+    fused = internals.op(f"_thnn_fused_{kind}_cell")
 
     def cell(
         input: torch.Tensor,
@@ -208,8 +205,8 @@ def _cell(
 _KERNELS: Mapping[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": _attention,
     "dropout": _dropout,
-    "softmax.int": _softmax(op("_softmax")),
-    "log_softmax.int": _softmax(op("_log_softmax")),
+    "softmax.int": _softmax(internals.op("_softmax")),
+    "log_softmax.int": _softmax(internals.op("_log_softmax")),
     "rnn_relu.input": _recurrent(0),
     "rnn_tanh.input": _recurrent(1),
     "lstm.input": _recurrent(2),
@@ -233,7 +230,7 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
                 scale = x.new_empty(sizes, dtype=torch.float32)
             given = {"input": x, "normalized_shape": shape, "weight": weight}
             recorder.emit(
-                op("_fused_rms_norm"),
+                internals.op("_fused_rms_norm"),
                 {**given, "eps": eps},
                 [out, scale],
             )
@@ -250,7 +247,7 @@ def _rms_norm(recorder: Recorder) -> Callable[..., torch.Tensor]:
                 of_weight = torch.empty_like(weight) if wanted[1] else None
             given = {"grad_out": grads[0], "input": x, "normalized_shape": ctx.shape}
             recorder.emit(
-                op("_fused_rms_norm_backward"),
+                internals.op("_fused_rms_norm_backward"),
                 {**given, "rstd": scale, "weight": weight, "output_mask": wanted},
                 [of_x, of_weight],
             )
@@ -283,12 +280,12 @@ def _embedding_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         given = (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
         if not sparse:
-            dense: torch.Tensor = op("embedding_dense_backward")(*given)
+            dense: torch.Tensor = internals.op("embedding_dense_backward")(*given)
             return dense
-        call = op("embedding_backward")
-        names = [argument.name for argument in schema(call).arguments]
+        call = internals.op("embedding_backward")
+        names = [argument.name for argument in internals.schema(call).arguments]
         with recorder.paused():
-            found: torch.Tensor = op("embedding_sparse_backward")(*given)
+            found: torch.Tensor = internals.op("embedding_sparse_backward")(*given)
         recorder.emit(call, dict(zip(names, (*given, sparse), strict=True)), [found])
         return found
 
@@ -302,7 +299,7 @@ def _mish_backward(recorder: Recorder) -> Callable[..., torch.Tensor]:
         with recorder.paused():
             found = torch.empty_like(tensor)
         given = {"grad_output": grad, "self": tensor}
-        recorder.emit(op("mish_backward"), given, [found])
+        recorder.emit(internals.op("mish_backward"), given, [found])
         return found
 
     return mish_backward

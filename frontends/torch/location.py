@@ -23,12 +23,7 @@ from torch.nn.modules.module import (
 )
 
 from perfc.frontends.source import source_line
-from perfc.frontends.torch.internals import (
-    called_by_autograd,
-    current_node,
-    sequence_number,
-    traced_lines,
-)
+from perfc.frontends.torch import internals
 from perfc.ir.location import ACCUMULATE_GRAD, Location
 
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]))
@@ -105,7 +100,7 @@ class Locations:
     def _told(self, frame: FrameType | None) -> str:
         if self._forced:
             return self._forced
-        if current_node() is not None or called_by_autograd(frame):
+        if internals.current_node() is not None or internals.called_by_autograd(frame):
             self.phase = "backward"
             return self.phase
         return "forward" if self._inside else _AFTER[self.phase]
@@ -118,7 +113,7 @@ class Locations:
         self._stack.append(self._paths.get(id(module), self._stack[-1]))
         if self._tells and id(module) in self._paths:
             self._inside += 1
-            if current_node() is None:  # else backward runs it again
+            if internals.current_node() is None:  # else backward runs it again
                 self.phase = "forward"
 
     def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
@@ -127,7 +122,7 @@ class Locations:
 
     def here(self, frame: FrameType | None) -> Location:
         """Return where the call is that *frame* makes."""
-        return self.under(current_node(), frame)
+        return self.under(internals.current_node(), frame)
 
     def failing(self) -> Location:
         """Return where the call is that runs, for whom it concerns to mend it."""
@@ -167,13 +162,13 @@ class Locations:
         if node is None or len(self._stack) > 1:
             place = self._seen(frame)
             if node is None and phase != "optimizer":
-                number = sequence_number()
+                number = internals.sequence_number()
                 self._forward.setdefault(number, place)
             return place
         variable = getattr(node, "variable", None)
         if variable is not None:  # a parameter, or an input, accumulates
             return (getattr(variable, "_perfc_name", "").rpartition(".")[0], "")
-        return self._forward.get(sequence_number(node), ("", ""))
+        return self._forward.get(internals.sequence_number(node), ("", ""))
 
     def _seen(self, frame: FrameType | None) -> Place:
         """Return the innermost module, and line of the model's own code.
@@ -209,7 +204,7 @@ _ROOT = re.compile(r"[LG]\[[^]]*\]\.?")
 
 
 def _traced(path: str, module: torch.fx.GraphModule) -> tuple[CodeType, _Traced]:
-    code, notes = traced_lines(module)
+    code, notes = internals.traced_lines(module)
     lines: dict[int, Place] = {}
     for line, meta in notes.items():
         entered = [str(entry[0]) for entry in meta.get("nn_module_stack", {}).values()]

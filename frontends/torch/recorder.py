@@ -14,41 +14,21 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from perfc.frontends.aten import (
-    READ_ELEMENTS,
-    Argument,
-    AtenCall,
-    AtenTensor,
-    Ref,
-)
-from perfc.frontends.torch import values
+from perfc.frontends import aten
+from perfc.frontends.torch import internals, meta, values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import (
-    called_by_autograd,
-    current_node,
-    is_alone,
-    op,
-    stated_flops,
-)
 from perfc.frontends.torch.location import Locations, caller
-from perfc.frontends.torch.meta import (
-    Schema,
-    described,
-    plain,
-    run_weightless,
-    schema_of,
-)
 from perfc.frontends.torch.wrapped import has_wrapper
 from perfc.ir.location import Location
 
 _NAME, _STEM = "_perfc_name", "_perfc_stem"
-_DETACH, _ADD = op("detach"), op("add.Tensor")
+_DETACH, _ADD = internals.op("detach"), internals.op("add.Tensor")
 _IGNORED = ("profiler.", "prim.")
 """Namespaces of ops that do nothing to tensors."""
 _AS_AUTOGRAD_RUNS = {"aten.index_put.default": "aten.index_put_.default"}
 """Calls of backward that are in place where nobody looks on: a dispatch mode makes
 autograd leave its zeros alone (`index_backward` in `FunctionsManual.cpp`)."""
-_ADD_IN_PLACE = op("add_.Tensor")
+_ADD_IN_PLACE = internals.op("add_.Tensor")
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
@@ -63,8 +43,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
 
     def __init__(
         self,
-        sink: Callable[[AtenCall], None],
-        declare: Callable[[AtenTensor], None],
+        sink: Callable[[aten.AtenCall], None],
+        declare: Callable[[aten.AtenTensor], None],
     ) -> None:
         """Send calls to *sink*, and tensors that no call has made to *declare*."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch's
@@ -112,10 +92,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         if has_wrapper(types):
             return NotImplemented
         kwargs = kwargs or {}
-        schema = schema_of(func)
+        schema = meta.schema_of(func)
         frame = caller(1)
         try:
-            out = run_weightless(func, schema, args, kwargs)
+            out = meta.run_weightless(func, schema, args, kwargs)
         except Exception:
             if self.failed is None:
                 self.failed = (schema.target, self.locations.failing())
@@ -133,7 +113,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             found = self.fresh(getattr(tensor, _STEM, "tensor"))
             setattr(tensor, _NAME, found)
             self._others.append(tensor)
-            self._declare(described(found, tensor))
+            self._declare(meta.described(found, tensor))
         return str(found)
 
     def __exit__(self, *failure: object) -> None:
@@ -147,11 +127,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
         """Say what a tensor is called if it is met, and no call has made it."""
         setattr(tensor, _STEM, stem)
 
-    def christen(self, tensor: torch.Tensor, stem: str) -> AtenTensor:
+    def christen(self, tensor: torch.Tensor, stem: str) -> aten.AtenTensor:
         """Give a tensor a new name that begins with *stem*."""
         name = self.fresh(stem)
         setattr(tensor, _NAME, name)
-        return described(name, tensor)
+        return meta.described(name, tensor)
 
     def fresh(self, stem: str) -> str:
         """Return *stem*, or *stem* with a number that makes it new."""
@@ -171,7 +151,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     ) -> None:
         """Write down a call of *func* that has not been dispatched."""
         if not self._paused:
-            self._write(schema_of(func), arguments, results, self._here())
+            self._write(meta.schema_of(func), arguments, results, self._here())
 
     def _here(self) -> Location:
         return self.locations.here(caller(2))
@@ -179,26 +159,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
     def _note(
         self,
         func: Any,
-        schema: Schema,
+        schema: meta.Schema,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         results: Sequence[torch.Tensor | None],
         frame: FrameType | None,
     ) -> None:
-        node = current_node()
+        node = internals.current_node()
         if self._is_inner(node, func, args, results, frame):
             return
         if func is _ADD and _adds_in_place(args[0], frame):
-            schema = schema_of(_ADD_IN_PLACE)
+            schema = meta.schema_of(_ADD_IN_PLACE)
         arguments = dict(zip(schema.arguments, args, strict=False))
         arguments.update(kwargs)
         location = self.locations.under(node, frame)
-        flops = stated_flops(func, args, kwargs, results)
+        flops = internals.stated_flops(func, args, kwargs, results)
         self._write(schema, arguments, results, location, flops)
 
     def _write(
         self,
-        schema: Schema,
+        schema: meta.Schema,
         arguments: Mapping[str, Any],
         results: Sequence[torch.Tensor | None],
         location: Location,
@@ -216,20 +196,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's
             target = _AS_AUTOGRAD_RUNS.get(target, target)
         # The elements of arguments that say what the op does, if they are known.
         told: dict[str, tuple[int, ...]] = {}
-        for name in READ_ELEMENTS.get(target, ()):
+        for name in aten.READ_ELEMENTS.get(target, ()):
             known = values.short_list(arguments.get(name))
             if known is not None:
                 told[name] = known
-        self._sink(AtenCall(target, given, tuple(made), location, flops, told))
+        self._sink(aten.AtenCall(target, given, tuple(made), location, flops, told))
 
-    def _argument(self, value: Any) -> Argument:
+    def _argument(self, value: Any) -> aten.Argument:
         """Name a tensor; one number of the host that no call made is that number."""
         if isinstance(value, torch.Tensor):
             unmade = value.is_cpu and not value.dim() and not hasattr(value, _NAME)
-            return plain(value.item()) if unmade else Ref(self.name(value))
+            return meta.plain(value.item()) if unmade else aten.Ref(self.name(value))
         if is_list(value):
             return tuple([self._argument(item) for item in value])
-        return plain(value)
+        return meta.plain(value)
 
     def _is_inner(
         self,
@@ -279,9 +259,9 @@ def _adds_in_place(held: torch.Tensor, frame: FrameType | None) -> bool:
     It does if nothing else holds that memory (`accumulate` in `input_buffer.cpp`),
     but not while a dispatch mode looks on.
     """
-    if torch.is_grad_enabled() or not called_by_autograd(frame):
+    if torch.is_grad_enabled() or not internals.called_by_autograd(frame):
         return False
-    return is_alone(held)
+    return internals.is_alone(held)
 
 
 _HIDDEN = "?"

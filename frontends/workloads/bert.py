@@ -9,17 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perfc.frontends.workloads.attention import (
-    DROPOUT,
-    MINIMUM,
-    TRANSFORMER_CHOICES,
-    TRANSFORMER_LIMITS,
-    Heads,
-    attend,
-    heads_of,
-    split_heads,
-    transformer,
-)
+from perfc.frontends.workloads import attention
 from perfc.frontends.workloads.builder import BATCH, I64, Builder
 from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import DTYPES, Program, Value, single
@@ -35,8 +25,8 @@ _FFN = 4
 
 def build_bert(name: str, values: Mapping[str, int | str]) -> Program:
     """Build the forward pass over token ids and their mask, [batch, seq]."""
-    heads = heads_of(name, values)
-    builder, seq = transformer(name, values), int(values["seq"])
+    heads = attention.heads_of(name, values)
+    builder, seq = attention.transformer(name, values), int(values["seq"])
     tokens = builder.input("input_ids", seq, dtype=I64)
     attention_mask = builder.input("attention_mask", seq, dtype=I64)
     x = _embeddings(builder, tokens, seq, (int(values["vocab"]), heads.width))
@@ -83,18 +73,21 @@ def _mask(builder: Builder, mask: Value, seq: int) -> Value:
     picked = builder.op("gather_nd", "bert.index", kept, places, batch_dims=0)
     every = builder.buffer("bert.every", _BOOL, 1, 1, seq, 1)
     shown = builder.op("and", "bert.and", every, picked)
-    zero, least = builder.scalar("bert.zero", 0.0), builder.scalar("bert.min", MINIMUM)
+    zero, least = (
+        builder.scalar("bert.zero", 0.0),
+        builder.scalar("bert.min", attention.MINIMUM),
+    )
     return builder.op("where", "bert.where", shown, zero, least)
 
 
 def _layer(
-    builder: Builder, x: Value, path: str, sizes: tuple[Heads, Value, int]
+    builder: Builder, x: Value, path: str, sizes: tuple[attention.Heads, Value, int]
 ) -> Value:
     heads, mask, seq = sizes
     hidden, inner = heads.width, heads.width * _FFN
     own = f"{path}.attention.self"
     q, k, v = (
-        split_heads(
+        attention.split_heads(
             builder,
             builder.linear(x, f"{own}.{name}", (hidden, hidden)),
             own,
@@ -103,7 +96,7 @@ def _layer(
         )
         for name in ("query", "key", "value")
     )
-    y = attend(builder, own, (q, k, v), heads, seq, mask=mask)
+    y = attention.attend(builder, own, (q, k, v), heads, seq, mask=mask)
     share = heads.dropout
     at = f"{path}.attention.output"
     x = _output(builder, (y, x), at, (hidden, hidden), share)
@@ -163,9 +156,12 @@ def _workload(name: str, layers: int, hidden: int, heads: int) -> Workload:
             "dropout": "0",
             "dtype": "f32",
         },
-        choices={**TRANSFORMER_CHOICES, "head": ("mlm", "pooler", "classifier")},
-        limits={**TRANSFORMER_LIMITS, "seq": _POSITIONS},
-        shares=DROPOUT,
+        choices={
+            **attention.TRANSFORMER_CHOICES,
+            "head": ("mlm", "pooler", "classifier"),
+        },
+        limits={**attention.TRANSFORMER_LIMITS, "seq": _POSITIONS},
+        shares=attention.DROPOUT,
         make=make,
     )
 

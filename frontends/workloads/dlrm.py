@@ -19,16 +19,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from perfc.frontends.workloads import lookups
 from perfc.frontends.workloads.builder import I64, Builder
-from perfc.frontends.workloads.lookups import (
-    LOOKUP_CHOICES,
-    LOOKUP_TEXTS,
-    MAX_TABLES,
-    UNIFORM,
-    Tables,
-    declare_bags,
-    look_up,
-)
 from perfc.frontends.workloads.protocol import Workload, by_name, widths_of, widths_text
 from perfc.ir import Graph, Program, Value, single
 
@@ -62,7 +54,7 @@ class DlrmConfig:
     """
 
     bottom: tuple[int, ...]
-    tables: Tables
+    tables: lookups.Tables
     top: tuple[int, ...]
     interaction: str = "dot"
     places: str = "device"
@@ -72,9 +64,9 @@ def build_dlrm(name: str, config: DlrmConfig) -> Program:
     """Build the forward pass; the batch is the symbol `batch`."""
     builder = Builder(Graph(name))
     dense = builder.input("dense", config.bottom[0])
-    bags = declare_bags(builder, config.tables)
+    bags = lookups.declare_bags(builder, config.tables)
     x = builder.mlp(dense, "bot_l", config.bottom, last="relu")
-    pooled = look_up(builder, "emb_l.", config.tables, bags)
+    pooled = lookups.look_up(builder, "emb_l.", config.tables, bags)
     vectors, dim = len(config.tables) + 1, config.tables.dim
     if config.interaction == "dot":
         on_host = config.places == "host"
@@ -144,16 +136,16 @@ def _workload(  # noqa: PLR0913 - name, text and sizes of a table row
         summary=summary,
         source=source,
         parameters=parameters,
-        choices={**LOOKUP_CHOICES, "places": ("device", "host")},
-        texts=LOOKUP_TEXTS,
-        limits={"tables": MAX_TABLES},
+        choices={**lookups.LOOKUP_CHOICES, "places": ("device", "host")},
+        texts=lookups.LOOKUP_TEXTS,
+        limits={"tables": lookups.MAX_TABLES},
         widths=frozenset({"bottom", "top"}),
         make=make,
     )
 
 
 def _deeprecsys(
-    model: int, bottom: tuple[int, ...], tables: Tables, top: tuple[int, ...]
+    model: int, bottom: tuple[int, ...], tables: lookups.Tables, top: tuple[int, ...]
 ) -> Workload:
     rows, pooling = tables.rows[0], tables.pooling[0]
     return _workload(
@@ -182,7 +174,7 @@ def _zion() -> Workload:
         "pooling": 32,
         "mlp": "512-512-512",
         "embedding": "batched",
-        "popularity": UNIFORM,
+        "popularity": lookups.UNIFORM,
     }
 
     def make(values: Mapping[str, int | str]) -> Program:
@@ -205,8 +197,8 @@ def _zion() -> Workload:
         source="recalled of arXiv 2011.05497; features, tables and lookups assumed",
         parameters=defaults,
         choices={"embedding": ("batched", "bag")},
-        texts=LOOKUP_TEXTS,
-        limits={"tables": MAX_TABLES, "dense": _MOST_DENSE},
+        texts=lookups.LOOKUP_TEXTS,
+        limits={"tables": lookups.MAX_TABLES, "dense": _MOST_DENSE},
         widths=frozenset({"mlp"}),
         make=make,
     )
@@ -215,12 +207,12 @@ def _zion() -> Workload:
 _MOST_DENSE = 1_000_000
 
 
-def _alike(count: int, rows: int, dim: int, pooling: int) -> Tables:
-    return Tables(rows=(rows,) * count, dim=dim, pooling=(pooling,) * count)
+def _alike(count: int, rows: int, dim: int, pooling: int) -> lookups.Tables:
+    return lookups.Tables(rows=(rows,) * count, dim=dim, pooling=(pooling,) * count)
 
 
-def _one_hot(rows: tuple[int, ...], dim: int) -> Tables:
-    return Tables(rows=rows, dim=dim, pooling=(1,) * len(rows))
+def _one_hot(rows: tuple[int, ...], dim: int) -> lookups.Tables:
+    return lookups.Tables(rows=rows, dim=dim, pooling=(1,) * len(rows))
 
 
 DLRM_WORKLOADS = by_name(

@@ -10,13 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.frontends.workloads.convnets import (
-    BATCH_NORM_CHOICES,
-    MAX_IMAGE,
-    ConvBuilder,
-    Window,
-    square,
-)
+from perfc.frontends.workloads import convnets
 from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Graph, Program, Value, single
 
@@ -59,10 +53,10 @@ _POOL_SIDES = {"3": 3, "4": 2}
 
 
 @attrs.define(eq=False)
-class _GoogLeNet(ConvBuilder):
+class _GoogLeNet(convnets.ConvBuilder):
     """Blocks in the names of torchvision."""
 
-    def basic(self, x: Value, path: str, window: Window) -> Value:
+    def basic(self, x: Value, path: str, window: convnets.Window) -> Value:
         """Convolution, batch norm, relu."""
         y = self.conv(x, f"{path}.conv", f"{path}.bn", window)
         return self.op("relu", f"{path}.relu", y)
@@ -76,14 +70,16 @@ class _GoogLeNet(ConvBuilder):
     ) -> Value:
         """Four branches side by side."""
         one, narrow, three, narrower, last, pooled = sizes
-        branches = [self.basic(x, f"{path}.branch1", square(channels, one, 1))]
+        branches = [self.basic(x, f"{path}.branch1", convnets.square(channels, one, 1))]
         for number, (inner, wide) in enumerate(((narrow, three), (narrower, last)), 2):
             branch = f"{path}.branch{number}"
-            y = self.basic(x, f"{branch}.0", square(channels, inner, 1))
-            wider = square(inner, wide, 3, padding=1)
+            y = self.basic(x, f"{branch}.0", convnets.square(channels, inner, 1))
+            wider = convnets.square(inner, wide, 3, padding=1)
             branches.append(self.basic(y, f"{branch}.1", wider))
         y = self.pool(x, f"{path}.branch4.0.max_pool", "max", (3, 1, 1), ceil=True)
-        branches.append(self.basic(y, f"{path}.branch4.1", square(channels, pooled, 1)))
+        branches.append(
+            self.basic(y, f"{path}.branch4.1", convnets.square(channels, pooled, 1))
+        )
         return self.op("concat", f"{path}.cat", *branches, axis=1)
 
 
@@ -92,10 +88,10 @@ def _build(values: Mapping[str, int | str]) -> Program:
     batch_norm, size = str(values["batch_norm"]), int(values["image"])
     net = _GoogLeNet(Graph("googlenet"), batch_norm=batch_norm, epsilon=_EPSILON)
     x = net.input("x", 3, size, size)
-    x = net.basic(x, "conv1", square(3, 64, 7, stride=2, padding=3))
+    x = net.basic(x, "conv1", convnets.square(3, 64, 7, stride=2, padding=3))
     x = net.halved(x, "maxpool1", 3)
-    x = net.basic(x, "conv2", square(64, 64, 1))
-    x = net.basic(x, "conv3", square(64, 192, 3, padding=1))
+    x = net.basic(x, "conv2", convnets.square(64, 64, 1))
+    x = net.basic(x, "conv3", convnets.square(64, 192, 3, padding=1))
     x, channels = net.halved(x, "maxpool2", 3), 192
     for stage, blocks in _STAGES:
         for letter, sizes in zip("abcde", blocks, strict=False):
@@ -121,8 +117,8 @@ GOOGLENET_WORKLOADS = by_name(
             "batch_norm": "separate",
             "dropout": "0",
         },
-        choices=BATCH_NORM_CHOICES,
-        limits={"image": MAX_IMAGE},
+        choices=convnets.BATCH_NORM_CHOICES,
+        limits={"image": convnets.MAX_IMAGE},
         least={"image": _MIN_IMAGE},
         shares=frozenset({"dropout"}),
         make=_build,

@@ -18,16 +18,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.frontends.workloads.attention import (
-    DROPOUT,
-    TRANSFORMER_CHOICES,
-    TRANSFORMER_LIMITS,
-    Heads,
-    attend,
-    heads_of,
-    split_heads,
-    transformer,
-)
+from perfc.frontends.workloads import attention
 from perfc.frontends.workloads.builder import I64, Builder
 from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Program, Value, single
@@ -75,8 +66,8 @@ _Build: TypeAlias = Callable[[GptConfig, Mapping[str, int | str]], Program]
 
 def build_gpt2(config: GptConfig, values: Mapping[str, int | str]) -> Program:
     """Build the forward pass over token ids, [batch, seq]."""
-    heads = heads_of(config.name, values)
-    builder, seq = transformer(config.name, values), int(values["seq"])
+    heads = attention.heads_of(config.name, values)
+    builder, seq = attention.transformer(config.name, values), int(values["seq"])
     tokens = builder.input("input_ids", seq, dtype=I64)
     vocab, rows = int(values["vocab"]), config.positions
     places = builder.integers("transformer.position_ids", range(seq), 1, seq)
@@ -100,16 +91,18 @@ def _finish(
     return single(builder.graph)
 
 
-def _gpt2_block(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -> Value:
+def _gpt2_block(
+    builder: Builder, x: Value, path: str, heads: attention.Heads, seq: int
+) -> Value:
     hidden, inner = heads.width, heads.width * _FFN
     own = f"{path}.attn"
     y = builder.layer_norm(x, f"{path}.ln_1", hidden, _EPSILON)
     y = _conv1d(builder, y, f"{own}.c_attn", (hidden, 3 * hidden))
     q, k, v = (
-        split_heads(builder, piece, own, heads, seq)
+        attention.split_heads(builder, piece, own, heads, seq)
         for piece in builder.split(y, f"{own}.split", hidden, hidden, hidden)
     )
-    y = attend(builder, own, (q, k, v), heads, seq, causal=True)
+    y = attention.attend(builder, own, (q, k, v), heads, seq, causal=True)
     y = _conv1d(builder, y, f"{own}.c_proj", (hidden, hidden))
     y = builder.dropout(y, f"{own}.resid_dropout", heads.dropout)
     x = builder.op("add", f"{path}.add", y, x)
@@ -131,8 +124,8 @@ def _conv1d(builder: Builder, x: Value, path: str, sizes: tuple[int, int]) -> Va
 
 def build_opt(config: GptConfig, values: Mapping[str, int | str]) -> Program:
     """Build the forward pass over token ids, [batch, seq], at given positions."""
-    heads = heads_of(config.name, values)
-    builder, seq = transformer(config.name, values), int(values["seq"])
+    heads = attention.heads_of(config.name, values)
+    builder, seq = attention.transformer(config.name, values), int(values["seq"])
     tokens = builder.input("input_ids", seq, dtype=I64)
     path, vocab = "model.decoder", int(values["vocab"])
     rows = config.positions + _OPT_OFFSET
@@ -147,12 +140,14 @@ def build_opt(config: GptConfig, values: Mapping[str, int | str]) -> Program:
     return _finish(builder, x, f"{path}.embed_tokens.weight", values)
 
 
-def _opt_layer(builder: Builder, x: Value, path: str, heads: Heads, seq: int) -> Value:
+def _opt_layer(
+    builder: Builder, x: Value, path: str, heads: attention.Heads, seq: int
+) -> Value:
     hidden, inner = heads.width, heads.width * _FFN
     own = f"{path}.self_attn"
     norm = builder.layer_norm(x, f"{path}.self_attn_layer_norm", hidden, _EPSILON)
     q, k, v = (
-        split_heads(
+        attention.split_heads(
             builder,
             builder.linear(norm, f"{own}.{name}_proj", (hidden, hidden)),
             own,
@@ -161,7 +156,7 @@ def _opt_layer(builder: Builder, x: Value, path: str, heads: Heads, seq: int) ->
         )
         for name in "qkv"
     )
-    y = attend(builder, own, (q, k, v), heads, seq, causal=True)
+    y = attention.attend(builder, own, (q, k, v), heads, seq, causal=True)
     y = builder.linear(y, f"{own}.out_proj", (hidden, hidden))
     y = builder.dropout(y, own, heads.dropout)
     x = builder.op("add", f"{path}.add", x, y)
@@ -193,9 +188,9 @@ def _workload(config: GptConfig, build: _Build) -> Workload:
             "dropout": "0",
             "dtype": "f32",
         },
-        choices={**TRANSFORMER_CHOICES, "head": ("lm", "none")},
-        limits={**TRANSFORMER_LIMITS, "seq": config.positions},
-        shares=DROPOUT,
+        choices={**attention.TRANSFORMER_CHOICES, "head": ("lm", "none")},
+        limits={**attention.TRANSFORMER_LIMITS, "seq": config.positions},
+        shares=attention.DROPOUT,
         make=make,
     )
 

@@ -18,22 +18,15 @@ from itertools import pairwise
 
 import attrs
 
+from perfc.frontends.workloads import lookups
 from perfc.frontends.workloads.builder import Builder
-from perfc.frontends.workloads.lookups import (
-    LOOKUP_CHOICES,
-    LOOKUP_TEXTS,
-    MAX_TABLES,
-    Tables,
-    declare_bags,
-    look_up,
-)
 from perfc.frontends.workloads.protocol import Workload, by_name
 from perfc.ir import Graph, Program, Value, single
 
 _DENSE = 13
 """Numeric features of Criteo."""
 
-_DCN = Tables(
+_DCN = lookups.Tables(
     rows=(
         *(40000000, 39060, 17295, 7424, 20265, 3, 7122, 1543, 63, 40000000, 3067956),
         *(405282, 10, 2209, 11938, 155, 4, 976, 14, 40000000, 40000000, 40000000),
@@ -48,11 +41,11 @@ _DCN = Tables(
 _DCN_BOTTOM = (512, 256)
 _DCN_TOP = (1024, 1024, 512, 256)
 
-_WIDE_AND_DEEP = Tables(rows=(1_000_000,) * 27, dim=32, pooling=(1,) * 27)
+_WIDE_AND_DEEP = lookups.Tables(rows=(1_000_000,) * 27, dim=32, pooling=(1,) * 27)
 _WIDE_AND_DEEP_DENSE = 512
 _WIDE_AND_DEEP_TOP = (1024, 512, 256, 1)
 
-_DEEPFM = Tables(
+_DEEPFM = lookups.Tables(
     rows=(
         *(1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593),
         *(3194, 27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105),
@@ -74,11 +67,11 @@ def build_dcnv2(values: Mapping[str, int | str]) -> Program:
     tables = _DCN.changed(values)
     builder = Builder(Graph("dcnv2-mlperf"))
     dense = builder.input("dense", _DENSE)
-    bags = declare_bags(builder, tables)
+    bags = lookups.declare_bags(builder, tables)
     bottom = (_DENSE, *_DCN_BOTTOM, tables.dim)
     x = _perceptrons(builder, dense, "dense_arch.model._mlp", bottom)
     stem = "sparse_arch.embedding_bag_collection.embedding_bags.t_cat_"
-    pooled = look_up(builder, stem, tables, bags)
+    pooled = lookups.look_up(builder, stem, tables, bags)
     width = (len(tables) + 1) * tables.dim
     joined = builder.op("concat", "inter_arch.cat", x, *pooled, axis=1)
     z = _cross(builder, joined, width, values)
@@ -121,9 +114,9 @@ def build_wide_and_deep(values: Mapping[str, int | str]) -> Program:
     tables = _WIDE_AND_DEEP.changed(values)
     builder = Builder(Graph("wide-and-deep"))
     dense = builder.input("dense", _WIDE_AND_DEEP_DENSE)
-    bags = declare_bags(builder, tables)
+    bags = lookups.declare_bags(builder, tables)
     wide = _linear_model(builder, dense, _WIDE_AND_DEEP_DENSE, tables, bags)
-    pooled = look_up(builder, "deep.embeddings.", tables, bags)
+    pooled = lookups.look_up(builder, "deep.embeddings.", tables, bags)
     joined = builder.op("concat", "deep.cat", dense, *pooled, axis=1)
     width = _WIDE_AND_DEEP_DENSE + len(tables) * tables.dim
     deep = builder.mlp(joined, "deep.mlp", (width, *_WIDE_AND_DEEP_TOP))
@@ -136,12 +129,12 @@ def _linear_model(
     builder: Builder,
     dense: Value,
     width: int,
-    tables: Tables,
+    tables: lookups.Tables,
     bags: Sequence[tuple[Value, Value]],
 ) -> Value:
     """Weigh every feature: one column per table, summed, and the dense ones."""
     weights = attrs.evolve(tables, dim=1)
-    looked_up = look_up(builder, "linear.embeddings.", weights, bags)
+    looked_up = lookups.look_up(builder, "linear.embeddings.", weights, bags)
     joined = _joined(builder, "linear.cat", looked_up)
     summed = _sum(builder, "linear.sum", joined, keepdims=True)
     numeric = builder.linear(dense, "linear.dense", (width, 1))
@@ -156,14 +149,14 @@ def build_deepfm(values: Mapping[str, int | str]) -> Program:
     tables = _DEEPFM.changed(values)
     builder = Builder(Graph("deepfm"))
     dense = builder.input("dense", _DENSE)
-    bags = declare_bags(builder, tables)
+    bags = lookups.declare_bags(builder, tables)
     first = _linear_model(builder, dense, _DENSE, tables, bags)
     fields = (_DENSE + len(tables), tables.dim)
     # One vector a field: [batch, fields, dim].
     column = builder.reshape(dense, "embeddings.values", -1, _DENSE, 1)
     weight = builder.parameter("embeddings.dense.weight", _DENSE, tables.dim)
     numeric = builder.op("mul", "embeddings.dense.mul", column, weight)
-    pooled = look_up(builder, "embeddings.", tables, bags)
+    pooled = lookups.look_up(builder, "embeddings.", tables, bags)
     joined = _joined(builder, "embeddings.cat", pooled)
     shape = (-1, len(tables), tables.dim)
     categorical = builder.reshape(joined, "embeddings.view", *shape)
@@ -195,7 +188,7 @@ def _sum(builder: Builder, name: str, x: Value, *, keepdims: bool) -> Value:
     return builder.op("reduce", name, x, kind="sum", axes=(1,), keepdims=keepdims)
 
 
-_LIMITS = {"tables": MAX_TABLES}
+_LIMITS = {"tables": lookups.MAX_TABLES}
 
 RECOMMENDER_WORKLOADS = by_name(
     Workload(
@@ -207,8 +200,8 @@ RECOMMENDER_WORKLOADS = by_name(
             "layers": 3,
             "rank": 512,
         },
-        choices=LOOKUP_CHOICES,
-        texts=LOOKUP_TEXTS,
+        choices=lookups.LOOKUP_CHOICES,
+        texts=lookups.LOOKUP_TEXTS,
         limits={**_LIMITS, "layers": _MAX_CROSS_LAYERS},
         make=build_dcnv2,
     ),
@@ -217,8 +210,8 @@ RECOMMENDER_WORKLOADS = by_name(
         summary="27 tables of 1,000,000 x 32, 512 dense features; a linear model too",
         source="arXiv 1606.07792, sizes of arXiv 2001.02772",
         parameters=_WIDE_AND_DEEP.parameters(rows=1_000_000, pooling=1),
-        choices=LOOKUP_CHOICES,
-        texts=LOOKUP_TEXTS,
+        choices=lookups.LOOKUP_CHOICES,
+        texts=lookups.LOOKUP_TEXTS,
         limits=_LIMITS,
         make=build_wide_and_deep,
     ),
@@ -227,8 +220,8 @@ RECOMMENDER_WORKLOADS = by_name(
         summary="26 Criteo tables x 10, 39 fields; factorisation machine and MLP",
         source="arXiv 1703.04247",
         parameters=_DEEPFM.parameters(rows="criteo", pooling=1),
-        choices=LOOKUP_CHOICES,
-        texts=LOOKUP_TEXTS,
+        choices=lookups.LOOKUP_CHOICES,
+        texts=lookups.LOOKUP_TEXTS,
         limits=_LIMITS,
         make=build_deepfm,
     ),

@@ -7,16 +7,9 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+from perfc.ir import support
 from perfc.ir.kernels.definition import Declared, KernelDef
 from perfc.ir.record import AttrValue, Record
-from perfc.ir.support import (
-    COST_MODELS,
-    PerfcError,
-    VerifyError,
-    is_perfcs_own,
-    load_plugin,
-    plugin_names,
-)
 from perfc.lazy_table import LazyTable
 
 BUILTIN_KERNELS: LazyTable[KernelDef] = LazyTable(
@@ -70,7 +63,7 @@ def check_declarations(owner: str, declared: object) -> None:
             f"cost model {owner!r} says kernels = {declared!r}, expected a tuple of "
             "KernelDef (perfc.ir.kernels)"
         )
-        raise VerifyError(msg)
+        raise support.VerifyError(msg)
     others = [(f"cost model {n!r}", d) for n, d in _of_plugins() if n != owner]
     for definition in listed:
         name = definition.name
@@ -81,7 +74,7 @@ def check_declarations(owner: str, declared: object) -> None:
                     f"kernel {name!r} of cost model {owner!r} is declared by {other} "
                     "already; choose another name"
                 )
-                raise VerifyError(msg)
+                raise support.VerifyError(msg)
 
 
 def kernel_def(name: str) -> KernelDef:
@@ -97,7 +90,7 @@ def kernel_def(name: str) -> KernelDef:
         "model declares others in `kernels`, and one that no model knows has known = "
         "false"
     )
-    raise VerifyError(msg)
+    raise support.VerifyError(msg)
 
 
 def check_params(name: str, params: Record) -> None:
@@ -140,12 +133,12 @@ def _of_plugins() -> Iterator[tuple[str, KernelDef]]:
 
     Pricing names those, once.
     """
-    for name in plugin_names(COST_MODELS):
-        if is_perfcs_own(COST_MODELS, name):
+    for name in support.plugin_names(support.COST_MODELS):
+        if support.is_perfcs_own(support.COST_MODELS, name):
             continue
         try:
-            model = load_plugin(COST_MODELS, name)
-        except PerfcError:
+            model = support.load_plugin(support.COST_MODELS, name)
+        except support.PerfcError:
             continue
         for item in _items(getattr(model, "kernels", ())):
             if isinstance(item, KernelDef):

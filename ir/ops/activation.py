@@ -7,16 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
-from perfc.ir.ops.rules import (
-    IN_PLACE,
-    OPTIONAL_TEXT,
-    OPTIONAL_TEXTS,
-    first_operand,
-    normalize_axis,
-    per_element,
-    per_result,
-    require_equal,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 
 
@@ -26,9 +17,13 @@ def _activation(
     return OpDef(
         name=name,
         arity=(1, 1),
-        infer=first_operand,
-        work=per_element(flops),
-        attributes={"spelled_out": OPTIONAL_TEXTS, **IN_PLACE, **attributes},
+        infer=rules.first_operand,
+        work=rules.per_element(flops),
+        attributes={
+            "spelled_out": rules.OPTIONAL_TEXTS,
+            **rules.IN_PLACE,
+            **attributes,
+        },
         traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
         summary=summary,
     )
@@ -40,7 +35,7 @@ SAME_SHAPE = (
         "gelu",
         10,
         "Gaussian error linear unit: exact, or approximate = tanh or sigmoid",
-        approximate=OPTIONAL_TEXT,
+        approximate=rules.OPTIONAL_TEXT,
     ),
     _activation("silu", 5, "x * sigmoid(x)"),
     _activation("hardswish", 4, "x * clip(x + 3, 0, 6) / 6"),
@@ -50,9 +45,11 @@ SAME_SHAPE = (
 
 def _infer_glu(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), x.rank)
+    axis = rules.normalize_axis(attributes.integer("axis"), x.rank)
     half = x.shape[axis] // 2
-    require_equal(f"twice the half of axis {axis} of {x}", 2 * half, x.shape[axis])
+    rules.require_equal(
+        f"twice the half of axis {axis} of {x}", 2 * half, x.shape[axis]
+    )
     shape = (*x.shape[:axis], half, *x.shape[axis + 1 :])
     return [Abstract(attrs.evolve(x, shape=shape))]
 
@@ -61,7 +58,7 @@ GLU = OpDef(
     name="glu",
     arity=(1, 1),
     infer=_infer_glu,
-    work=per_result(5),
+    work=rules.per_result(5),
     attributes={"axis": (int,)},
     summary="one half of x along an axis times the sigmoid of the other half",
 )

@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
+from perfc.ir.ops import rules
 from perfc.ir.ops.gradient import first_saved
-from perfc.ir.ops.rules import (
-    IN_PLACE,
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    OPTIONAL_INT,
-    OPTIONAL_TEXT,
-    RESULT_DTYPE,
-    converted,
-    first_operand,
-    normalize_axis,
-    per_element,
-)
 from perfc.ir.record import Record
 
 
@@ -28,8 +17,8 @@ def _elementwise(
         name=f"{name}_backward",
         arity=(2, 2),
         infer=first_saved,
-        work=per_element(flops, operand=1),
-        attributes={**IN_PLACE, **attributes},
+        work=rules.per_element(flops, operand=1),
+        attributes={**rules.IN_PLACE, **attributes},
         traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
         summary=f"gradient of {name}: of its result, and the {saved}",
     )
@@ -39,8 +28,8 @@ def _saved_with_axis(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     rank = max(operands[1].type.rank, 1)  # PyTorch gives a single number an axis, too
-    normalize_axis(attributes.integer("axis", -1), rank)
-    return [Abstract(converted(attributes, operands[1].type))]
+    rules.normalize_axis(attributes.integer("axis", -1), rank)
+    return [Abstract(rules.converted(attributes, operands[1].type))]
 
 
 def _along_axis(name: str, flops: int) -> OpDef:
@@ -48,8 +37,8 @@ def _along_axis(name: str, flops: int) -> OpDef:
         name=f"{name}_backward",
         arity=(2, 2),
         infer=_saved_with_axis,
-        work=per_element(flops, operand=1),
-        attributes={"axis": OPTIONAL_INT, **RESULT_DTYPE},
+        work=rules.per_element(flops, operand=1),
+        attributes={"axis": rules.OPTIONAL_INT, **rules.RESULT_DTYPE},
         summary=f"gradient of {name} along one axis: of its result, and the result",
     )
 
@@ -57,26 +46,30 @@ def _along_axis(name: str, flops: int) -> OpDef:
 # Flops as in elementwise.py; saved is what ATen's `*_backward` function reads.
 ELEMENTWISE = (
     _elementwise("relu", 1, "result"),
-    _elementwise("leaky_relu", 2, "input", alpha=OPTIONAL_FLOAT),
-    _elementwise("elu", 3, "input", alpha=OPTIONAL_FLOAT, scale=OPTIONAL_FLOAT),
-    _elementwise("shrink", 1, "input", hard=OPTIONAL_BOOL),
+    _elementwise("leaky_relu", 2, "input", alpha=rules.OPTIONAL_FLOAT),
+    _elementwise(
+        "elu", 3, "input", alpha=rules.OPTIONAL_FLOAT, scale=rules.OPTIONAL_FLOAT
+    ),
+    _elementwise("shrink", 1, "input", hard=rules.OPTIONAL_BOOL),
     _elementwise("log_sigmoid", 6, "input"),
     _elementwise("logit", 4, "input"),
     _elementwise("sigmoid", 3, "result"),
     _elementwise("tanh", 3, "result"),
     _elementwise("hardsigmoid", 2, "input"),
     _elementwise("softplus", 6, "input"),
-    _elementwise("gelu", 18, "input", approximate=OPTIONAL_TEXT),
+    _elementwise("gelu", 18, "input", approximate=rules.OPTIONAL_TEXT),
     _elementwise("silu", 9, "input"),
     _elementwise("hardswish", 4, "input"),
     _elementwise("mish", 20, "input"),
-    _elementwise("clip", 2, "input", min=OPTIONAL_FLOAT, max=OPTIONAL_FLOAT),
+    _elementwise(
+        "clip", 2, "input", min=rules.OPTIONAL_FLOAT, max=rules.OPTIONAL_FLOAT
+    ),
 )
 DROPOUT_BACKWARD = OpDef(
     name="dropout_backward",
     arity=(2, 2),
-    infer=first_operand,
-    work=per_element(2),
+    infer=rules.first_operand,
+    work=rules.per_element(2),
     traits=frozenset({Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
     summary="gradient of dropout: of its result, and the mask",
 )
@@ -94,14 +87,14 @@ PRELU_BACKWARD = OpDef(
     arity=(3, 3),
     results=2,
     infer=_infer_prelu,
-    work=per_element(4, operand=1),
+    work=rules.per_element(4, operand=1),
     summary="gradients of prelu, both as large as x: of its result, x, and the slopes",
 )
 GLU_BACKWARD = OpDef(
     name="glu_backward",
     arity=(2, 2),
     infer=first_saved,
-    work=per_element(5, operand=1),
+    work=rules.per_element(5, operand=1),
     attributes={"axis": (int,)},
     summary="gradient of glu: of its result, and the input",
 )

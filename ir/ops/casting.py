@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
+from perfc.ir.ops import rules
 from perfc.ir.ops.ratios import rounded, truncated
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_TEXT,
-    no_work,
-    require_equal,
-    touch_all,
-)
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import MAX_RANK, DType, TensorType
@@ -46,11 +40,11 @@ CAST = OpDef(
     name="cast",
     arity=(1, 1),
     infer=_infer_cast,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={
         "dtype": (DType,),
-        "stream": OPTIONAL_TEXT,
-        "cached": OPTIONAL_BOOL,  # autocast keeps it to the end of forward
+        "stream": rules.OPTIONAL_TEXT,
+        "cached": rules.OPTIONAL_BOOL,  # autocast keeps it to the end of forward
     },
     traits=frozenset({Trait.CONVERTS, Trait.ELEMENTWISE, Trait.KEEPS_SHAPE}),
     summary="another element type, on a `stream` of its own if it says so",
@@ -73,7 +67,7 @@ def _infer_bit_cast(
     if x.dtype.bits == dtype.bits:
         return [Abstract(TensorType(dtype, x.shape, x.space))]
     if not x.rank:
-        require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
+        rules.require_equal(f"bits of {x.dtype} and {dtype}", x.dtype.bits, dtype.bits)
     bits = x.shape[-1] * x.dtype.bits
     if isinstance(bits, int) and bits % dtype.bits:
         msg = f"bits of the last axis of {x}: {bits} are no whole number of {dtype}"
@@ -86,7 +80,7 @@ BIT_CAST = OpDef(
     name="bit_cast",
     arity=(1, 1),
     infer=_infer_bit_cast,
-    work=no_work,
+    work=rules.no_work,
     attributes={"dtype": (DType,)},
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER}),
@@ -98,7 +92,7 @@ CAST_LIKE = OpDef(
     name="cast_like",
     arity=(2, 2),
     infer=_infer_cast_like,
-    work=touch_all,
+    work=rules.touch_all,
     traits=frozenset({Trait.CONVERTS, Trait.KEEPS_SHAPE}),
     summary="the element type of operand 1",
 )

@@ -17,17 +17,7 @@ from typing import Any
 from perfc.ir.dims import Dim, Expr, floor_div
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named, names_with
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    OPTIONAL_TEXT,
-    check_quotient,
-    first_operand,
-    normalize_axis,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
@@ -35,10 +25,10 @@ from perfc.ir.types import DType, TensorType
 _COMMUNICATOR = {
     "group": (str,),
     "ranks": (int,),
-    "stride": OPTIONAL_INT,
-    "stream": OPTIONAL_TEXT,
+    "stride": rules.OPTIONAL_INT,
+    "stream": rules.OPTIONAL_TEXT,
 }
-_PAIR = {**_COMMUNICATOR, "ranks": OPTIONAL_INT}
+_PAIR = {**_COMMUNICATOR, "ranks": rules.OPTIONAL_INT}
 _LEAST = 2
 """Members of a communicator, and of a pair that sends and receives."""
 
@@ -73,7 +63,7 @@ def _infer_gather(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, ranks = operands[0].type, communicator_ranks(attributes)
-    axis = normalize_axis(attributes.integer("axis", 0), x.rank)
+    axis = rules.normalize_axis(attributes.integer("axis", 0), x.rank)
     return _resized(x, axis, x.shape[axis] * ranks)
 
 
@@ -81,7 +71,7 @@ def _infer_scatter(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     x, ranks = operands[0].type, communicator_ranks(attributes)
-    axis = normalize_axis(attributes.integer("axis", 0), x.rank)
+    axis = rules.normalize_axis(attributes.integer("axis", 0), x.rank)
     dim = x.shape[axis]
     if isinstance(dim, int) and dim % ranks:
         msg = f"cannot scatter axis {axis} of {x} over {ranks} ranks evenly"
@@ -99,7 +89,7 @@ def _infer_exchange(
         msg = f"an exchange of {size} bytes, expected at least 0"
         raise VerifyError(msg)
     if attributes.get("filled") is not None:
-        check_quotient(attributes, "filled")
+        rules.check_quotient(attributes, "filled")
     if attributes.get("shape") is None:
         return [Abstract(x)]
     shape = attributes.dims("shape")
@@ -121,7 +111,7 @@ def _work_exchange(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
     """Read and write all, or the part of it that is there on average."""
-    whole = touch_all(attributes, operands, results)
+    whole = rules.touch_all(attributes, operands, results)
     if attributes.get("filled") is None:
         return whole
     part: Any  # an amount, as `Work` has them
@@ -145,7 +135,7 @@ def _work_pack(
 PACK = OpDef(
     name="pack",
     arity=(2, 2),
-    infer=first_operand,
+    infer=rules.first_operand,
     work=_work_pack,
     attributes={"offset": (int,)},
     mutates=(0,),
@@ -155,8 +145,8 @@ ALL_REDUCE = OpDef(
     name="all_reduce",
     arity=(1, 1),
     infer=_infer_same,
-    work=touch_all,
-    attributes={**_COMMUNICATOR, "kind": OPTIONAL_TEXT},
+    work=rules.touch_all,
+    attributes={**_COMMUNICATOR, "kind": rules.OPTIONAL_TEXT},
     mutates=(0,),
     traits=frozenset({Trait.COLLECTIVE}),
     summary="x, in place: the sum, or `kind` (max), of what all ranks have there",
@@ -165,7 +155,7 @@ BROADCAST = OpDef(
     name="broadcast",
     arity=(1, 1),
     infer=_infer_same,
-    work=touch_all,
+    work=rules.touch_all,
     attributes=_COMMUNICATOR,
     mutates=(0,),
     traits=frozenset({Trait.COLLECTIVE}),
@@ -175,13 +165,13 @@ ALL_GATHER = OpDef(
     name="all_gather",
     arity=(1, 1),
     infer=_infer_gather,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={
         **_COMMUNICATOR,
-        "axis": OPTIONAL_INT,
-        "alike": OPTIONAL_BOOL,  # all ranks use the result in the same way
+        "axis": rules.OPTIONAL_INT,
+        "alike": rules.OPTIONAL_BOOL,  # all ranks use the result in the same way
         # What ranks reduce gradients in; without it, the type that they have.
-        "reduce_dtype": OPTIONAL_DTYPE,
+        "reduce_dtype": rules.OPTIONAL_DTYPE,
     },
     traits=frozenset({Trait.COLLECTIVE, Trait.SUMMED_GRADIENT}),
     summary="x: those of all ranks, one behind the other along `axis` (0)",
@@ -190,8 +180,12 @@ REDUCE_SCATTER = OpDef(
     name="reduce_scatter",
     arity=(1, 1),
     infer=_infer_scatter,
-    work=touch_all,
-    attributes={**_COMMUNICATOR, "axis": OPTIONAL_INT, "request": OPTIONAL_BOOL},
+    work=rules.touch_all,
+    attributes={
+        **_COMMUNICATOR,
+        "axis": rules.OPTIONAL_INT,
+        "request": rules.OPTIONAL_BOOL,
+    },
     traits=frozenset({Trait.COLLECTIVE}),
     summary="x: this rank's part along `axis` (0) of the sum over all ranks",
 )
@@ -202,10 +196,10 @@ ALL_TO_ALL = OpDef(
     work=_work_exchange,
     attributes={
         **_COMMUNICATOR,
-        "shape": OPTIONAL_INTS,
+        "shape": rules.OPTIONAL_INTS,
         "bytes": (int, Expr, type(None)),
-        "filled": OPTIONAL_INTS,  # part of the shapes that is sent, as a quotient
-        "request": OPTIONAL_BOOL,
+        "filled": rules.OPTIONAL_INTS,  # part of the shapes that is sent, as a quotient
+        "request": rules.OPTIONAL_BOOL,
     },
     traits=frozenset({Trait.COLLECTIVE}),
     summary="x: a part from every rank for a part to every rank, `shape` in all",
@@ -224,7 +218,7 @@ RECV = OpDef(
     name="recv",
     arity=(0, 0),
     infer=_infer_recv,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={**_PAIR, "dtype": (DType,), "shape": (tuple,)},
     traits=frozenset({Trait.COLLECTIVE}),
     summary="what the rank that sends in the same `group` has sent",

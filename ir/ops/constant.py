@@ -7,17 +7,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, maximum
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    MAX_ELEMENTS,
-    OPTIONAL_BOOL,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    UNKNOWN_DIM,
-    no_work,
-    require_equal,
-    touch_all,
-    unknown_shape,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import AttrValue, Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import I64, MAX_RANK, DType, MemorySpace, TensorType
@@ -36,7 +26,7 @@ def _infer_constant(
         return [_repeated(type_, attributes.get("value"))]
     elements = attributes.dims("elements")
     if len(elements) != type_.numel:
-        require_equal(f"elements and size of {type_}", len(elements), type_.numel)
+        rules.require_equal(f"elements and size of {type_}", len(elements), type_.numel)
     return [Abstract(type_, elements)]
 
 
@@ -60,13 +50,13 @@ CONSTANT = OpDef(
     name="constant",
     arity=(0, 0),
     infer=_infer_constant,
-    work=no_work,
+    work=rules.no_work,
     attributes={
         "dtype": (DType,),
         "shape": (tuple,),
-        "elements": OPTIONAL_INTS,
+        "elements": rules.OPTIONAL_INTS,
         "value": (float, type(None)),
-        "host": OPTIONAL_BOOL,  # a tensor that the model makes there
+        "host": rules.OPTIONAL_BOOL,  # a tensor that the model makes there
     },
     traits=frozenset({Trait.FREE}),
     summary="a constant; small integer ones keep their elements, floats one value",
@@ -86,8 +76,8 @@ SHAPE = OpDef(
     name="shape",
     arity=(1, 1),
     infer=_infer_shape,
-    work=no_work,
-    attributes={"start": OPTIONAL_INT, "end": OPTIONAL_INT},
+    work=rules.no_work,
+    attributes={"start": rules.OPTIONAL_INT, "end": rules.OPTIONAL_INT},
     traits=frozenset({Trait.FREE}),
     summary="the dimensions of a tensor, as a tensor",
 )
@@ -102,7 +92,7 @@ SIZE = OpDef(
     name="size",
     arity=(1, 1),
     infer=_infer_size,
-    work=no_work,
+    work=rules.no_work,
     traits=frozenset({Trait.FREE}),
     summary="the number of elements of a tensor",
 )
@@ -111,10 +101,14 @@ SIZE = OpDef(
 def _infer_fill(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     dtype, shape = attributes.dtype("dtype"), operands[0].elements
     if shape is None:
-        return [Abstract(TensorType(dtype, unknown_shape(operands[0].type)))]
+        return [Abstract(TensorType(dtype, rules.unknown_shape(operands[0].type)))]
     type_ = TensorType(dtype, shape).checked()
     numel, value = type_.numel, attributes.get("value")
-    if isinstance(numel, int) and numel <= MAX_ELEMENTS and isinstance(value, int):
+    if (
+        isinstance(numel, int)
+        and numel <= rules.MAX_ELEMENTS
+        and isinstance(value, int)
+    ):
         return [Abstract(type_, (int(value),) * numel)]
     return [Abstract(type_)]
 
@@ -123,7 +117,7 @@ FILL = OpDef(
     name="fill",
     arity=(1, 1),
     infer=_infer_fill,
-    work=lambda attributes, operands, results: touch_all(attributes, (), results),
+    work=lambda attributes, operands, results: rules.touch_all(attributes, (), results),
     attributes={"dtype": (DType,), "value": (int, float, bool, type(None))},
     summary="a tensor of one repeated value, of a computed shape",
 )
@@ -135,14 +129,14 @@ def _infer_range(
     dtype = operands[0].type.dtype
     bounds = [operand.elements for operand in operands]
     if any(b is None or len(b) != 1 for b in bounds):
-        return [Abstract(TensorType(dtype, (UNKNOWN_DIM,)))]
+        return [Abstract(TensorType(dtype, (rules.UNKNOWN_DIM,)))]
     start, limit, delta = (b[0] for b in bounds if b is not None)
     if delta == 0:
         msg = "the step of a range is 0"
         raise VerifyError(msg)
     count = maximum(ceil_div(limit - start, delta), 0)
     elements = None
-    small = isinstance(count, int) and count <= MAX_ELEMENTS
+    small = isinstance(count, int) and count <= rules.MAX_ELEMENTS
     if isinstance(count, int) and small and not attributes.flag("written"):
         elements = tuple(start + i * delta for i in range(count))
     return [Abstract(TensorType(dtype, (count,)), elements)]
@@ -152,8 +146,10 @@ RANGE = OpDef(
     name="range",
     arity=(3, 3),
     infer=_infer_range,
-    work=lambda attributes, operands, results: touch_all(attributes, (), results),
-    attributes={"written": OPTIONAL_BOOL},  # by a kernel: it is no shape arithmetic
+    work=lambda attributes, operands, results: rules.touch_all(attributes, (), results),
+    attributes={
+        "written": rules.OPTIONAL_BOOL
+    },  # by a kernel: it is no shape arithmetic
     summary="start, limit, step: an arithmetic progression",
 )
 

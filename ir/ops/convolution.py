@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    UNKNOWN_DIM,
-    require_equal,
-    touch_all,
-    unknown_shape,
-)
+from perfc.ir.ops import rules
 from perfc.ir.ops.window import WINDOW, auto_padded, strides_of, window_dims
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -45,7 +37,7 @@ def _kernel(weight: TensorType) -> tuple[int, ...]:
 def _infer_conv(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x, weight = operands[0].type, operands[1].type
     groups = _checked_images(attributes, x, weight)
-    require_equal("input channels", x.shape[1], weight.shape[1] * groups)
+    rules.require_equal("input channels", x.shape[1], weight.shape[1] * groups)
     dims = window_dims(attributes, x.shape[2:], _kernel(weight))
     dtype = x.dtype
     if attributes.get("dtype") is not None:
@@ -57,7 +49,7 @@ def _work_conv(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
     out, weight = results[0], operands[1]
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = 2 * out.numel * product(weight.shape[1:])
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -67,7 +59,7 @@ CONV = OpDef(
     arity=(2, None),
     infer=_infer_conv,
     work=_work_conv,
-    attributes={**WINDOW, "groups": OPTIONAL_INT, "dtype": OPTIONAL_DTYPE},
+    attributes={**WINDOW, "groups": rules.OPTIONAL_INT, "dtype": rules.OPTIONAL_DTYPE},
     summary="x[n, c, ...] by weight[o, c / groups, ...], bias; integers into `dtype`",
 )
 
@@ -77,7 +69,7 @@ def _infer_transposed(
 ) -> Sequence[Abstract]:
     x, weight = operands[0].type, operands[1].type
     groups = _checked_images(attributes, x, weight)
-    require_equal("input channels", x.shape[1], weight.shape[0])
+    rules.require_equal("input channels", x.shape[1], weight.shape[0])
     dims = _transposed_dims(attributes, x.shape[2:], _kernel(weight))
     shape = (x.shape[0], weight.shape[1] * groups, *dims)
     return [Abstract(TensorType(x.dtype, shape))]
@@ -111,7 +103,7 @@ def _work_transposed(
 ) -> Work:
     """Every input element is multiplied with a window of every output channel."""
     x, weight = operands[:2]
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = 2 * x.numel * product(weight.shape[1:])
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -123,9 +115,9 @@ CONV_TRANSPOSE = OpDef(
     work=_work_transposed,
     attributes={
         **WINDOW,
-        "groups": OPTIONAL_INT,
-        "output_padding": OPTIONAL_INTS,
-        "output_shape": OPTIONAL_INTS,
+        "groups": rules.OPTIONAL_INT,
+        "output_padding": rules.OPTIONAL_INTS,
+        "output_shape": rules.OPTIONAL_INTS,
     },
     summary="the gradient of a convolution: x[n, c, ...] by weight[c, o / groups, ...]",
 )
@@ -134,7 +126,7 @@ DEFORM_CONV = OpDef(
     arity=(3, 5),
     infer=_infer_conv,
     work=_work_conv,
-    attributes={**WINDOW, "groups": OPTIONAL_INT},
+    attributes={**WINDOW, "groups": rules.OPTIONAL_INT},
     summary="x, weight, offsets: a convolution whose window's points are moved",
 )
 
@@ -150,8 +142,8 @@ def _infer_col2im(
     if points == 0:
         msg = f"expected a window with points, got {window}"
         raise VerifyError(msg)
-    image = size.elements or unknown_shape(size.type)
-    channels = UNKNOWN_DIM if points is None else x.shape[1] // points
+    image = size.elements or rules.unknown_shape(size.type)
+    channels = rules.UNKNOWN_DIM if points is None else x.shape[1] // points
     return [Abstract(TensorType(x.dtype, (x.shape[0], channels, *image)))]
 
 
@@ -179,7 +171,7 @@ def _infer_conv_tbc(
     if x.rank != 3 or weight.rank != 3:
         msg = f"expected [steps, batch, channels], got {x} with {weight}"
         raise VerifyError(msg)
-    require_equal("input channels", x.shape[2], weight.shape[1])
+    rules.require_equal("input channels", x.shape[2], weight.shape[1])
     steps = x.shape[0] + 2 * attributes.integer("padding", 0) - weight.shape[0] + 1
     shape: tuple[Dim, ...] = (steps, x.shape[1], weight.shape[2])
     return [Abstract(TensorType(x.dtype, shape).checked())]
@@ -190,7 +182,7 @@ def _work_conv_tbc(
 ) -> Work:
     """Count padding as the other convolutions do: as if it were there."""
     x, weight = operands[:2]
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = 2 * results[0].numel * weight.shape[0] * x.shape[2]
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -200,7 +192,7 @@ CONV_TBC = OpDef(
     arity=(3, 3),
     infer=_infer_conv_tbc,
     work=_work_conv_tbc,
-    attributes={"padding": OPTIONAL_INT},
+    attributes={"padding": rules.OPTIONAL_INT},
     summary="x[steps, batch, c] by weight[taps, c, o], bias: padded at both ends",
 )
 

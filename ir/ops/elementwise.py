@@ -8,6 +8,7 @@ import attrs
 
 from perfc.ir.dims import Dim, Expr, ceil_div, floor_div, maximum
 from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named, names_with
+from perfc.ir.ops import ratios, rules
 from perfc.ir.ops.folding import (
     Fold,
     UnaryFold,
@@ -20,47 +21,29 @@ from perfc.ir.ops.folding import (
     truncated_remainder,
     whole_quotient,
 )
-from perfc.ir.ops.ratios import (
-    Rounding,
-    nearest,
-    quotient,
-    rounded,
-    scaled,
-    truncated,
-)
-from perfc.ir.ops.rules import (
-    IN_PLACE,
-    MAX_ELEMENTS,
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    RESULT_DTYPE,
-    broadcast,
-    converted,
-    first_operand,
-    per_result,
-    promoted,
-)
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import BOOL, DType, TensorType
 
 _TOO_LARGE = 2**63
-_ATTRIBUTES = {**IN_PLACE, **RESULT_DTYPE}
+_ATTRIBUTES = {**rules.IN_PLACE, **rules.RESULT_DTYPE}
 _ELEMENTWISE = frozenset({Trait.ELEMENTWISE})
 _SAME_SHAPE = _ELEMENTWISE | {Trait.KEEPS_SHAPE}
 
 
 def _infer_unary(
-    fold: UnaryFold | None, result: DType | None, rounding: Rounding | None = None
+    fold: UnaryFold | None,
+    result: DType | None,
+    rounding: ratios.Rounding | None = None,
 ) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]
         type_ = x.type
         if result is not None:
             type_ = TensorType(result, type_.shape, type_.space)
-        type_ = converted(attributes, type_)
+        type_ = rules.converted(attributes, type_)
         if rounding is not None and x.ratio is not None:
-            return [rounded(type_, x, rounding)]
+            return [ratios.rounded(type_, x, rounding)]
         if fold is None or x.elements is None:
             return [Abstract(type_)]
         try:
@@ -73,10 +56,10 @@ def _infer_unary(
 
 def _infer_binary(fold: Fold | None, result: DType | None) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-        shape = broadcast([operand.type.shape for operand in operands])
-        dtype = result or promoted([operand.type for operand in operands])
+        shape = rules.broadcast([operand.type.shape for operand in operands])
+        dtype = result or rules.promoted([operand.type for operand in operands])
         type_ = TensorType(dtype, shape, operands[0].type.space)
-        type_ = converted(attributes, type_)
+        type_ = rules.converted(attributes, type_)
         of_floats = None if fold is None else _OF_FLOATS.get(fold)
         if dtype.is_float and of_floats is not None:
             found = of_floats(type_, operands)
@@ -91,7 +74,7 @@ def _infer_binary(fold: Fold | None, result: DType | None) -> InferRule:
 def _infer_clip(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     """Fold whole numbers between limits that are whole, too."""
     x = operands[0]
-    type_ = converted(attributes, x.type)
+    type_ = rules.converted(attributes, x.type)
     low, high = attributes.get("min"), attributes.get("max")
     limits = [n for n in (low, high) if isinstance(n, float)]
     whole = bool(limits) and all(n.is_integer() for n in limits)
@@ -111,8 +94,8 @@ def _infer_prelu(
     """Slopes broadcast to x, or are a list of one for each channel."""
     x, slope = operands[0].type, operands[1].type
     if slope.rank != 1 or slope.shape != x.shape[1:2]:
-        broadcast([x.shape, slope.shape])
-    return [Abstract(converted(attributes, x))]
+        rules.broadcast([x.shape, slope.shape])
+    return [Abstract(rules.converted(attributes, x))]
 
 
 def _folded(fold: Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] | None:
@@ -120,7 +103,7 @@ def _folded(fold: Fold | None, operands: Sequence[Abstract]) -> tuple[Dim, ...] 
     if fold is None or len(operands) != 2:
         return None
     left, right = operands[0].elements, operands[1].elements
-    if left is None or right is None or max(len(left), len(right)) > MAX_ELEMENTS:
+    if left is None or right is None or max(len(left), len(right)) > rules.MAX_ELEMENTS:
         return None
     if len(left) != len(right):
         if len(left) != 1 and len(right) != 1:
@@ -142,8 +125,8 @@ def _checked(type_: TensorType, elements: tuple[Dim, ...] | None) -> Abstract:
 
 
 _OF_FLOATS: Mapping[Fold, Callable[[TensorType, Sequence[Abstract]], Abstract]] = {
-    whole_quotient: quotient,
-    product_of: scaled,
+    whole_quotient: ratios.quotient,
+    product_of: ratios.scaled,
 }
 """Folds of floats, which may leave no whole numbers."""
 
@@ -159,14 +142,14 @@ def _unary(
         name=name,
         arity=(1, 1),
         infer=_infer_unary(fold, result),
-        work=per_result(flops),
+        work=rules.per_result(flops),
         attributes=_ATTRIBUTES,
         traits=_SAME_SHAPE,
         summary=summary,
     )
 
 
-def _rounding(name: str, rounding: Rounding, summary: str) -> OpDef:
+def _rounding(name: str, rounding: ratios.Rounding, summary: str) -> OpDef:
     rule = _infer_unary(_same, None, rounding)
     return attrs.evolve(_unary(name, 1, summary), infer=rule)
 
@@ -178,7 +161,7 @@ def _binary(
         name=name,
         arity=(2, 2),
         infer=_infer_binary(fold, result),
-        work=per_result(flops),
+        work=rules.per_result(flops),
         attributes=_ATTRIBUTES,
         traits=_ELEMENTWISE,
         summary=summary,
@@ -197,7 +180,7 @@ def _ternary(name: str, flops: int, summary: str) -> OpDef:
         name=name,
         arity=(3, 3),
         infer=_infer_binary(None, None),
-        work=per_result(flops),
+        work=rules.per_result(flops),
         attributes=_ATTRIBUTES,
         traits=_ELEMENTWISE,
         summary=summary,
@@ -216,14 +199,18 @@ _UNARY = (
     _unary("thresholded_relu", 1, "x where it is above a threshold, else 0"),
     attrs.evolve(
         _unary("shrink", 2, "x moved towards 0, and 0 near it; hard: not moved"),
-        attributes={"hard": OPTIONAL_BOOL, **_ATTRIBUTES},
+        attributes={"hard": rules.OPTIONAL_BOOL, **_ATTRIBUTES},
     ),
     _unary("elu", 5, "x, or exp(x) - 1 where it is negative"),
     _unary("celu", 6, "elu with a rate inside the exponential"),
     _unary("selu", 6, "elu, scaled"),
     attrs.evolve(
         _unary("hardsigmoid", 3, "a x + b limited to [0, 1]"),
-        attributes={"alpha": OPTIONAL_FLOAT, "beta": OPTIONAL_FLOAT, **_ATTRIBUTES},
+        attributes={
+            "alpha": rules.OPTIONAL_FLOAT,
+            "beta": rules.OPTIONAL_FLOAT,
+            **_ATTRIBUTES,
+        },
     ),
     _unary("sigmoid", 4, "1 / (1 + exp(-x))"),
     _unary("softplus", 6, "log(1 + exp(x))"),
@@ -269,18 +256,18 @@ _UNARY = (
     _unary("sign", 2, "-1, 0 or 1", lambda x: (number_of(x) > 0) - (number_of(x) < 0)),
     _rounding("ceil", ceil_div, "x rounded up"),
     _rounding("floor", floor_div, "x rounded down"),
-    _rounding("round", nearest, "x rounded to the nearest, halves to even"),
-    _rounding("trunc", truncated, "x rounded towards 0"),
+    _rounding("round", ratios.nearest, "x rounded to the nearest, halves to even"),
+    _rounding("trunc", ratios.truncated, "x rounded towards 0"),
     _unary("frac", 2, "x without what is before the point"),
     OpDef(
         name="clip",
         arity=(1, 1),
         infer=_infer_clip,
-        work=per_result(2),
+        work=rules.per_result(2),
         attributes={
-            "min": OPTIONAL_FLOAT,
-            "max": OPTIONAL_FLOAT,
-            "open": OPTIONAL_BOOL,  # there is a limit that is not noted
+            "min": rules.OPTIONAL_FLOAT,
+            "max": rules.OPTIONAL_FLOAT,
+            "open": rules.OPTIONAL_BOOL,  # there is a limit that is not noted
             **_ATTRIBUTES,
         },
         traits=_SAME_SHAPE,
@@ -315,7 +302,7 @@ _BINARY = (
         name="prelu",
         arity=(2, 2),
         infer=_infer_prelu,
-        work=per_result(2),
+        work=rules.per_result(2),
         attributes=_ATTRIBUTES,
         traits=_ELEMENTWISE,
         summary="x, or y times it where it is negative",
@@ -339,10 +326,10 @@ _BINARY = (
 def _infer_where(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    shape = broadcast([operand.type.shape for operand in operands])
+    shape = rules.broadcast([operand.type.shape for operand in operands])
     condition, left, right = (operand.elements for operand in operands)
-    wide = promoted([operand.type for operand in operands[1:]])
-    type_ = converted(attributes, TensorType(wide, shape))
+    wide = rules.promoted([operand.type for operand in operands[1:]])
+    type_ = rules.converted(attributes, TensorType(wide, shape))
     if condition is None or left is None or right is None:
         return [Abstract(type_)]
     size = max(len(condition), len(left), len(right))
@@ -360,7 +347,7 @@ WHERE = OpDef(
     name="where",
     arity=(3, 3),
     infer=_infer_where,
-    work=per_result(1),
+    work=rules.per_result(1),
     attributes=_ATTRIBUTES,
     traits=_ELEMENTWISE,
     summary="x where the condition holds, else y",
@@ -373,9 +360,9 @@ _TERNARY = (
 MASKED_FILL = OpDef(
     name="masked_fill",
     arity=(3, 3),
-    infer=first_operand,
-    work=per_result(1),
-    attributes=IN_PLACE,
+    infer=rules.first_operand,
+    work=rules.per_result(1),
+    attributes=rules.IN_PLACE,
     traits=_SAME_SHAPE,
     summary="x, mask, value: the value where the mask holds, else x",
 )

@@ -14,14 +14,7 @@ from collections.abc import Mapping, Sequence
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    OPTIONAL_TEXT,
-    check_quotient,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
@@ -32,12 +25,12 @@ MODES = ("sum", "mean", "max")
 BAG_ATTRIBUTES: Mapping[str, tuple[type, ...]] = {
     "tables": (tuple,),
     "mode": (str,),
-    "has_offsets": OPTIONAL_BOOL,
-    "include_last_offset": OPTIONAL_BOOL,
-    "weighted": OPTIONAL_BOOL,
-    "padding_index": OPTIONAL_INT,
-    "popularity": OPTIONAL_TEXT,
-    "distinct": OPTIONAL_INTS,  # samples, and the share of them that are its bags
+    "has_offsets": rules.OPTIONAL_BOOL,
+    "include_last_offset": rules.OPTIONAL_BOOL,
+    "weighted": rules.OPTIONAL_BOOL,
+    "padding_index": rules.OPTIONAL_INT,
+    "popularity": rules.OPTIONAL_TEXT,
+    "distinct": rules.OPTIONAL_INTS,  # samples, and the share of them that are its bags
 }
 """Attributes of a lookup, and of its gradient."""
 
@@ -57,7 +50,7 @@ def require_bag(attributes: Record) -> None:
         msg = f"mode {attributes['mode']!r} is none of {', '.join(MODES)}"
         raise VerifyError(msg)
     if attributes.get("distinct") is not None:
-        check_quotient(attributes, "distinct", 3)
+        rules.check_quotient(attributes, "distinct", 3)
     for table in attributes.records("tables"):
         _check_lookups(table)
 
@@ -150,7 +143,10 @@ EMBEDDING_BAG = OpDef(
     arity=(2, None),
     infer=_infer,
     work=_work,
-    attributes={**BAG_ATTRIBUTES, "out_dtype": OPTIONAL_DTYPE},  # if not the tables'
+    attributes={
+        **BAG_ATTRIBUTES,
+        "out_dtype": rules.OPTIONAL_DTYPE,
+    },  # if not the tables'
     traits=frozenset({Trait.EMBEDDING_BAG}),
     summary="weights..., indices[, offsets][, sample weights]: pooled rows per bag",
 )

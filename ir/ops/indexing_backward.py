@@ -8,13 +8,7 @@ import attrs
 
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    IN_PLACE,
-    OPTIONAL_BOOL,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    first_operand,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.types import TensorType
 
@@ -38,7 +32,7 @@ SLICE_BACKWARD = OpDef(
     arity=(1, 1),
     infer=_infer_slice,
     work=_work_slice,
-    attributes={"shape": (tuple,), "axes": OPTIONAL_INTS},
+    attributes={"shape": (tuple,), "axes": rules.OPTIONAL_INTS},
     summary="gradient of slice, select, ...: zeros of a shape, the gradient put in",
 )
 
@@ -58,13 +52,13 @@ def _work_put(
 INDEX_PUT = OpDef(
     name="index_put",
     arity=(3, None),
-    infer=first_operand,
+    infer=rules.first_operand,
     work=_work_put,
     attributes={
-        "axis": OPTIONAL_INT,  # the first axis that is indexed
-        "accumulate": OPTIONAL_BOOL,
-        "atomic": OPTIONAL_BOOL,  # rows are added as they come: `index_add_`
-        **IN_PLACE,
+        "axis": rules.OPTIONAL_INT,  # the first axis that is indexed
+        "accumulate": rules.OPTIONAL_BOOL,
+        "atomic": rules.OPTIONAL_BOOL,  # rows are added as they come: `index_add_`
+        **rules.IN_PLACE,
     },
     summary="x, values, indices...: x with values put, or added, at index tuples",
 )

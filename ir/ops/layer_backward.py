@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfc.ir.dims import product
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, InferRule, OpDef, named
+from perfc.ir.ops import rules
 from perfc.ir.ops.attention import ATTENTION_RANKS
 from perfc.ir.ops.gradient import (
     GradientType,
@@ -16,15 +17,6 @@ from perfc.ir.ops.gradient import (
     wanted,
 )
 from perfc.ir.ops.recurrent import RECURRENT_GATES
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    normalize_axis,
-    per_element,
-    touch_all,
-)
 from perfc.ir.ops.window import WINDOW
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -60,7 +52,7 @@ def _norm(
         arity=(2, 3),
         results=None,
         infer=_of_rank(least, 2, infer_wanted(_NORM)),
-        work=per_element(flops, operand=1),
+        work=rules.per_element(flops, operand=1),
         attributes={**WANTS, **attributes},
         summary=f"gradients of {name}: of its result, the input, and the scale",
     )
@@ -83,7 +75,7 @@ def _work_conv(
     flops = 2 * gemms * images.numel * product(weight.shape[1:])
     if "bias" in wanted(attributes):
         flops = flops + grad.numel
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -96,9 +88,9 @@ CONV_BACKWARD = OpDef(
     attributes={
         **WANTS,
         **WINDOW,
-        "groups": OPTIONAL_INT,
-        "transposed": OPTIONAL_BOOL,  # of conv_transpose
-        "output_padding": OPTIONAL_INTS,
+        "groups": rules.OPTIONAL_INT,
+        "transposed": rules.OPTIONAL_BOOL,  # of conv_transpose
+        "output_padding": rules.OPTIONAL_INTS,
     },
     summary="gradients of a convolution: of its result, the images, and the weight",
 )
@@ -128,7 +120,7 @@ def _work_conv_tbc(
     flops = 2 * gemms * grad.numel * weight.shape[0] * weight.shape[1]
     if "bias" in wanted(attributes):
         flops = flops + grad.numel
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -138,7 +130,7 @@ CONV_TBC_BACKWARD = OpDef(
     results=None,
     infer=_infer_conv_tbc,
     work=_work_conv_tbc,
-    attributes={**WANTS, "padding": OPTIONAL_INT},
+    attributes={**WANTS, "padding": rules.OPTIONAL_INT},
     summary="gradients of conv_tbc: of its result, the steps, and the weight",
 )
 
@@ -167,7 +159,7 @@ POOL_BACKWARD = OpDef(
         **WINDOW,
         "kind": (str,),
         "window": (tuple, type(None)),  # the whole image if absent
-        "ceil_mode": OPTIONAL_BOOL,
+        "ceil_mode": rules.OPTIONAL_BOOL,
     },
     summary="gradient of pool: of its result, the images, and the places of maxima",
 )
@@ -196,7 +188,7 @@ def _work_attention(
     grad, q, k, v = operands[:4]
     square = q.numel * k.shape[-2]
     flops = 2 * (3 * square + 2 * grad.numel * v.shape[-2])
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -208,9 +200,9 @@ ATTENTION_BACKWARD = OpDef(
     work=_work_attention,
     attributes={
         **WANTS,
-        "causal": OPTIONAL_BOOL,
-        "scale": OPTIONAL_FLOAT,
-        "mask_hides": OPTIONAL_BOOL,
+        "causal": rules.OPTIONAL_BOOL,
+        "scale": rules.OPTIONAL_FLOAT,
+        "mask_hides": rules.OPTIONAL_BOOL,
     },
     summary="gradients of attention: of its result, q, k, v, the result, the masks",
 )
@@ -240,7 +232,7 @@ def _work_recurrent(
     if attributes.flag("projected"):
         weights = weights + _projection(attributes, operands).numel
     flops = 4 * rows * weights
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -261,8 +253,8 @@ RECURRENT_BACKWARD = OpDef(
     attributes={
         **WANTS,
         "kind": (str,),
-        "batch_first": OPTIONAL_BOOL,
-        "projected": OPTIONAL_BOOL,
+        "batch_first": rules.OPTIONAL_BOOL,
+        "projected": rules.OPTIONAL_BOOL,
     },
     summary="gradients of recurrent: of its result, x, weights, the bias, reserve",
 )
@@ -273,7 +265,7 @@ _weight_norm_gradients = infer_wanted({"x": like(1), "weight": like(2)})
 def _infer_weight_norm(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract | None]:
-    normalize_axis(attributes.integer("axis"), operands[1].type.rank)
+    rules.normalize_axis(attributes.integer("axis"), operands[1].type.rank)
     return _weight_norm_gradients(attributes, operands)
 
 
@@ -282,7 +274,7 @@ WEIGHT_NORM_BACKWARD = OpDef(
     arity=(4, 4),
     results=None,
     infer=_infer_weight_norm,
-    work=per_element(6, operand=1),
+    work=rules.per_element(6, operand=1),
     attributes={**WANTS, "axis": (int,)},
     summary="gradients of weight_norm: of its result, x, the norms given, its own",
 )
@@ -290,8 +282,8 @@ WEIGHT_NORM_BACKWARD = OpDef(
 OPS = named(
     _norm("layer_norm", 12, axis=(int,)),
     _norm("rms_norm", 9, axis=(int,)),
-    _norm("group_norm", 12, 2, groups=OPTIONAL_INT),
-    _norm("batch_norm", 10, 2, training=OPTIONAL_BOOL),
+    _norm("group_norm", 12, 2, groups=rules.OPTIONAL_INT),
+    _norm("batch_norm", 10, 2, training=rules.OPTIONAL_BOOL),
     *(
         CONV_BACKWARD,
         CONV_TBC_BACKWARD,

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    broadcast,
-    require_equal,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
@@ -29,10 +22,10 @@ def _infer_linear(
     features_out, features_in = weight.shape
     if attributes.flag("weight_is_kn"):
         features_in, features_out = weight.shape
-    require_equal("inner dimensions", x.shape[-1], features_in)
+    rules.require_equal("inner dimensions", x.shape[-1], features_in)
     shape = (*x.shape[:-1], features_out)
     if len(operands) > 2:
-        broadcast([shape, operands[2].type.shape])
+        rules.broadcast([shape, operands[2].type.shape])
     return [Abstract(TensorType(x.dtype, shape))]
 
 
@@ -43,7 +36,7 @@ def _work_linear(
     flops = 2 * out.numel * operands[0].shape[-1]
     if len(operands) > 2:
         flops = flops + out.numel
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -53,8 +46,8 @@ LINEAR = OpDef(
     infer=_infer_linear,
     work=_work_linear,
     attributes={
-        "weight_is_kn": OPTIONAL_BOOL,
-        "transposed_by_exporter": OPTIONAL_BOOL,  # the source stores [n, k]
+        "weight_is_kn": rules.OPTIONAL_BOOL,
+        "transposed_by_exporter": rules.OPTIONAL_BOOL,  # the source stores [n, k]
     },
     summary="x[..., k] times weight[n, k] (or [k, n]) plus bias[n]",
 )
@@ -76,8 +69,10 @@ def _infer_matmul(
     columns = right.shape[-1:] if right.rank > 1 else ()
     inner = right.shape[-2] if right.rank > 1 else right.shape[0]
     if left.shape[-1] != inner:
-        require_equal(f"inner dimensions of {left} x {right}", left.shape[-1], inner)
-    batch = broadcast([left.shape[:-2], right.shape[:-2]])
+        rules.require_equal(
+            f"inner dimensions of {left} x {right}", left.shape[-1], inner
+        )
+    batch = rules.broadcast([left.shape[:-2], right.shape[:-2]])
     dtype = left.dtype
     if attributes.get("dtype") is not None:
         dtype = attributes.dtype("dtype")
@@ -87,7 +82,7 @@ def _infer_matmul(
 def _work_matmul(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = 2 * results[0].numel * operands[0].shape[-1]
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -98,9 +93,9 @@ MATMUL = OpDef(
     infer=_infer_matmul,
     work=_work_matmul,
     attributes={
-        "dtype": OPTIONAL_DTYPE,
-        "weight_is_nk": OPTIONAL_BOOL,  # operand 1 is stored [n, k]
-        "sum_bits": OPTIONAL_INT,  # of products of 8-bit integers, on a CPU
+        "dtype": rules.OPTIONAL_DTYPE,
+        "weight_is_nk": rules.OPTIONAL_BOOL,  # operand 1 is stored [n, k]
+        "sum_bits": rules.OPTIONAL_INT,  # of products of 8-bit integers, on a CPU
     },
     summary="batched matrix product; of integers, with scales, into `dtype`",
 )
@@ -114,7 +109,7 @@ def _infer_packed(
     if x.rank < 1:
         msg = f"expected vectors to multiply, got {x}"
         raise VerifyError(msg)
-    require_equal("inner dimensions", x.shape[-1], inputs)
+    rules.require_equal("inner dimensions", x.shape[-1], inputs)
     needed = inputs * features * attributes.integer("bits")
     if isinstance(packed.numel, int) and packed.numel * packed.dtype.bits < needed:
         msg = f"{packed} has fewer than the {needed} bits of its numbers"
@@ -137,7 +132,7 @@ def _infer_det(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abs
     if x.rank < 2:
         msg = f"expected square matrices, got {x}"
         raise VerifyError(msg)
-    require_equal(f"rows and columns of {x}", x.shape[-2], x.shape[-1])
+    rules.require_equal(f"rows and columns of {x}", x.shape[-2], x.shape[-1])
     return [Abstract(TensorType(x.dtype, x.shape[:-2]))]
 
 

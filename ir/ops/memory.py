@@ -6,22 +6,15 @@ from collections.abc import Sequence
 
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    IN_PLACE,
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    declared,
-    first_operand,
-    no_work,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.types import DType, TensorType
 
 ALIAS = OpDef(
     name="alias",
     arity=(1, 1),
-    infer=first_operand,
-    work=no_work,
+    infer=rules.first_operand,
+    work=rules.no_work,
     attributes={"call": (str,)},
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
@@ -40,7 +33,7 @@ EMPTY = OpDef(
     name="empty",
     arity=(0, 0),
     infer=_infer_empty,
-    work=no_work,
+    work=rules.no_work,
     attributes={"dtype": (DType,), "shape": (tuple,)},
     summary="memory for a tensor, not written",
 )
@@ -55,9 +48,9 @@ def _work_overwrite(
 OVERWRITE = OpDef(
     name="overwrite",
     arity=(1, 1),
-    infer=first_operand,
+    infer=rules.first_operand,
     work=_work_overwrite,
-    attributes={"value": OPTIONAL_FLOAT, **IN_PLACE},
+    attributes={"value": rules.OPTIONAL_FLOAT, **rules.IN_PLACE},
     summary="every element of a tensor replaced by one number",
 )
 
@@ -71,9 +64,9 @@ def _work_assign(
 ASSIGN = OpDef(
     name="assign",
     arity=(2, 2),
-    infer=first_operand,
+    infer=rules.first_operand,
     work=_work_assign,
-    attributes=IN_PLACE,
+    attributes=rules.IN_PLACE,
     summary="x, source: every element of x replaced by the source's, converted",
 )
 
@@ -81,9 +74,9 @@ ASSIGN = OpDef(
 VIEW = OpDef(
     name="view",
     arity=(1, 1),
-    infer=declared,
-    work=no_work,
-    attributes={"call": (str,), "contiguous": OPTIONAL_BOOL},
+    infer=rules.declared,
+    work=rules.no_work,
+    attributes={"call": (str,), "contiguous": rules.OPTIONAL_BOOL},
     view=0,
     summary="some elements in place, as no other op says; without `call`, made before",
 )
@@ -98,11 +91,11 @@ HOST = OpDef(
     arity=(0, None),
     results=None,
     infer=_keep,
-    work=no_work,
+    work=rules.no_work,
     attributes={
         "op": (str,),
         "us": (float, int, type(None)),  # what the host takes, if no profile says it
-        **IN_PLACE,
+        **rules.IN_PLACE,
     },
     traits=frozenset({Trait.HOST}),
     summary="an op on tensors of the host: nothing for the device to do",

@@ -10,24 +10,7 @@ import attrs
 from perfc.ir.dims import Dim, Expr, ceil_div, product, total
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    MAX_ELEMENTS,
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    UNKNOWN_DIM,
-    all_of,
-    as_int,
-    broadcast,
-    no_work,
-    normalize_axis,
-    picked,
-    promoted,
-    require_equal,
-    touch_all,
-    unknown_shape,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
@@ -46,7 +29,7 @@ def _infer_reshape(
     x = operands[0]
     wanted = operands[1].elements
     if wanted is None:
-        return _view(x, _solve_reshape(x.type, unknown_shape(operands[1].type)))
+        return _view(x, _solve_reshape(x.type, rules.unknown_shape(operands[1].type)))
     shape: list[Dim] = []
     for axis, dim in enumerate(wanted):
         copied = isinstance(dim, int) and dim == 0 and not attributes.flag("allowzero")
@@ -81,10 +64,10 @@ RESHAPE = OpDef(
     name="reshape",
     arity=(2, 2),
     infer=_infer_reshape,
-    work=no_work,
+    work=rules.no_work,
     attributes={
-        "allowzero": OPTIONAL_BOOL,
-        "view": OPTIONAL_BOOL,  # the source knows that nothing has to be copied
+        "allowzero": rules.OPTIONAL_BOOL,
+        "view": rules.OPTIONAL_BOOL,  # the source knows that nothing has to be copied
     },
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER}),
@@ -108,7 +91,7 @@ FLATTEN = OpDef(
     name="flatten",
     arity=(1, 1),
     infer=_infer_flatten,
-    work=no_work,
+    work=rules.no_work,
     attributes={"axis": (int,)},
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER}),
@@ -130,7 +113,7 @@ def _infer_transpose(
 
 
 def _permuted(x: Abstract, perm: tuple[int, ...]) -> tuple[Dim, ...] | None:
-    axes = all_of(x)
+    axes = rules.all_of(x)
     if x.elements is None or axes is None:
         return None
     strides = [product(map(len, axes[axis + 1 :])) for axis in range(len(axes))]
@@ -142,7 +125,7 @@ TRANSPOSE = OpDef(
     name="transpose",
     arity=(1, 1),
     infer=_infer_transpose,
-    work=no_work,
+    work=rules.no_work,
     attributes={"perm": (tuple,)},
     view=0,
     summary="the axes in another order",
@@ -155,7 +138,9 @@ def _axes(
     """Return the axes that attribute or operand 1 hold, or the type of unknown ones."""
     if len(operands) > 1:
         elements = operands[1].elements
-        return operands[1].type if elements is None else tuple(map(as_int, elements))
+        return (
+            operands[1].type if elements is None else tuple(map(rules.as_int, elements))
+        )
     given = attributes.get("axes") is not None
     return attributes.integers("axes") if given else None
 
@@ -166,13 +151,13 @@ def _infer_squeeze(
     shape = operands[0].type.shape
     given = _axes(attributes, operands)
     if isinstance(given, TensorType):
-        return _view(operands[0], unknown_shape(given, rank=len(shape), sign=-1))
+        return _view(operands[0], rules.unknown_shape(given, rank=len(shape), sign=-1))
     if given is None:
         axes = {i for i, dim in enumerate(shape) if isinstance(dim, int) and dim == 1}
     else:
-        axes = {normalize_axis(a, len(shape)) for a in given}
+        axes = {rules.normalize_axis(a, len(shape)) for a in given}
     for axis in axes:
-        require_equal("squeezed dimension and 1", shape[axis], 1)
+        rules.require_equal("squeezed dimension and 1", shape[axis], 1)
     kept = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
     return _view(operands[0], kept)
 
@@ -183,9 +168,9 @@ def _infer_unsqueeze(
     shape = list(operands[0].type.shape)
     axes = _axes(attributes, operands)
     if isinstance(axes, TensorType):
-        return _view(operands[0], unknown_shape(axes, rank=len(shape), sign=1))
+        return _view(operands[0], rules.unknown_shape(axes, rank=len(shape), sign=1))
     rank = len(shape) + len(axes or ())
-    places = {normalize_axis(a, rank) for a in axes or ()}
+    places = {rules.normalize_axis(a, rank) for a in axes or ()}
     if len(places) != rank - len(shape):
         msg = f"axes {list(axes or ())} name one place twice"
         raise VerifyError(msg)
@@ -198,8 +183,8 @@ SQUEEZE = OpDef(
     name="squeeze",
     arity=(1, 2),
     infer=_infer_squeeze,
-    work=no_work,
-    attributes={"axes": OPTIONAL_INTS},
+    work=rules.no_work,
+    attributes={"axes": rules.OPTIONAL_INTS},
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER}),
     summary="dimensions of size 1 removed (computed axes: operand 1)",
@@ -208,8 +193,8 @@ UNSQUEEZE = OpDef(
     name="unsqueeze",
     arity=(1, 2),
     infer=_infer_unsqueeze,
-    work=no_work,
-    attributes={"axes": OPTIONAL_INTS},
+    work=rules.no_work,
+    attributes={"axes": rules.OPTIONAL_INTS},
     view=0,
     traits=frozenset({Trait.KEEPS_ORDER}),
     summary="dimensions of size 1 put in (computed axes: operand 1)",
@@ -218,8 +203,8 @@ IDENTITY = OpDef(
     name="identity",
     arity=(1, 1),
     infer=lambda attributes, operands: [operands[0]],
-    work=no_work,
-    attributes={"dropout": OPTIONAL_FLOAT},  # the share that training zeroes here
+    work=rules.no_work,
+    attributes={"dropout": rules.OPTIONAL_FLOAT},  # the share that training zeroes here
     view=0,
     traits=frozenset({Trait.CONVERTS, Trait.KEEPS_ORDER, Trait.KEEPS_SHAPE}),
     summary="the same tensor",
@@ -231,10 +216,10 @@ def _infer_expand(
 ) -> Sequence[Abstract]:
     x, wanted = operands[0].type, operands[1].elements
     if wanted is None:
-        given = unknown_shape(operands[1].type)
+        given = rules.unknown_shape(operands[1].type)
         rank = max(x.rank, len(given))
-        return [Abstract(TensorType(x.dtype, (UNKNOWN_DIM,) * rank, x.space))]
-    type_ = TensorType(x.dtype, broadcast([x.shape, wanted]), x.space)
+        return [Abstract(TensorType(x.dtype, (rules.UNKNOWN_DIM,) * rank, x.space))]
+    type_ = TensorType(x.dtype, rules.broadcast([x.shape, wanted]), x.space)
     return [Abstract(type_, _expanded(operands[0], type_))]
 
 
@@ -242,7 +227,7 @@ def _expanded(x: Abstract, type_: TensorType) -> tuple[Dim, ...] | None:
     numel = type_.numel
     if x.elements is None or not isinstance(numel, int):
         return None
-    if not 0 < numel <= MAX_ELEMENTS:
+    if not 0 < numel <= rules.MAX_ELEMENTS:
         return None
     if x.type.numel == numel:
         return x.elements
@@ -252,14 +237,14 @@ def _expanded(x: Abstract, type_: TensorType) -> tuple[Dim, ...] | None:
         for dim, wide in zip(added.shape, type_.shape, strict=True)
         if isinstance(dim, int) and isinstance(wide, int)
     ]
-    return picked(Abstract(added, x.elements), picks)
+    return rules.picked(Abstract(added, x.elements), picks)
 
 
 EXPAND = OpDef(
     name="expand",
     arity=(2, 2),
     infer=_infer_expand,
-    work=no_work,
+    work=rules.no_work,
     view=0,
     summary="dimensions of size 1 repeated, without copying",
 )
@@ -269,7 +254,7 @@ def _infer_concat(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     first = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), first.rank)
+    axis = rules.normalize_axis(attributes.integer("axis"), first.rank)
     size: Dim = 0
     shape = list(first.shape)
     for operand in operands:
@@ -280,11 +265,11 @@ def _infer_concat(
         for i, (left, right) in enumerate(zip(shape, other.shape, strict=True)):
             if i == axis:
                 continue
-            require_equal(f"dimensions {i} of {first} and {other}", left, right)
+            rules.require_equal(f"dimensions {i} of {first} and {other}", left, right)
             shape[i] = right if isinstance(left, Expr) else left
         size = size + other.shape[axis]
     shape[axis] = size
-    dtype = promoted([operand.type for operand in operands])
+    dtype = rules.promoted([operand.type for operand in operands])
     type_ = TensorType(dtype, tuple(shape))
     parts = [operand.elements for operand in operands if operand.elements is not None]
     if len(parts) < len(operands) or axis != 0:
@@ -296,7 +281,7 @@ CONCAT = OpDef(
     name="concat",
     arity=(1, None),
     infer=_infer_concat,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={"axis": (int,)},
     summary="tensors joined along one axis",
 )
@@ -306,13 +291,15 @@ def _infer_stack(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     first = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), first.rank + 1)
+    axis = rules.normalize_axis(attributes.integer("axis"), first.rank + 1)
     for operand in operands:
         if operand.type.rank != first.rank:
             msg = f"cannot stack {first} and {operand.type}: ranks differ"
             raise VerifyError(msg)
         for left, right in zip(first.shape, operand.type.shape, strict=True):
-            require_equal(f"dimensions of {first} and {operand.type}", left, right)
+            rules.require_equal(
+                f"dimensions of {first} and {operand.type}", left, right
+            )
     shape = (*first.shape[:axis], len(operands), *first.shape[axis:])
     return [Abstract(TensorType(first.dtype, shape))]
 
@@ -321,7 +308,7 @@ STACK = OpDef(
     name="stack",
     arity=(1, None),
     infer=_infer_stack,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={"axis": (int,)},
     summary="tensors of one shape joined along a new axis",
 )
@@ -331,11 +318,11 @@ def _infer_split(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
     type_ = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    axis = rules.normalize_axis(attributes.integer("axis"), type_.rank)
     sizes = _pieces(attributes, operands, type_.shape[axis])
-    if UNKNOWN_DIM not in sizes:
+    if rules.UNKNOWN_DIM not in sizes:
         whole = f"sizes {[*map(str, sizes)]} and {type_}"
-        require_equal(whole, total(sizes), type_.shape[axis])
+        rules.require_equal(whole, total(sizes), type_.shape[axis])
     before, after = type_.shape[:axis], type_.shape[axis + 1 :]
     shapes = [(*before, size, *after) for size in sizes]
     return [Abstract(attrs.evolve(type_, shape=s).checked()) for s in shapes]
@@ -352,11 +339,11 @@ def _pieces(
         msg = f"cannot cut into {parts} parts"
         raise VerifyError(msg)
     if len(operands) > 1:
-        return operands[1].elements or (UNKNOWN_DIM,) * parts
+        return operands[1].elements or (rules.UNKNOWN_DIM,) * parts
     piece: Dim = ceil_div(size, parts)
     if isinstance(size, Expr):
         return (*[piece] * (parts - 1), size - (parts - 1) * piece)
-    most = as_int(piece)
+    most = rules.as_int(piece)
     return [max(0, min(most, size - i * most)) for i in range(parts)]
 
 
@@ -368,8 +355,12 @@ SPLIT = OpDef(
     arity=(1, 2),
     results=None,
     infer=_infer_split,
-    work=no_work,
-    attributes={"axis": (int,), "sizes": OPTIONAL_INTS, "parts": OPTIONAL_INT},
+    work=rules.no_work,
+    attributes={
+        "axis": (int,),
+        "sizes": rules.OPTIONAL_INTS,
+        "parts": rules.OPTIONAL_INT,
+    },
     view=0,
     summary="consecutive pieces along one axis, uncopied (computed sizes: operand 1)",
 )
@@ -386,7 +377,7 @@ COPY = OpDef(
     arity=(1, 1),
     infer=lambda attributes, operands: [None],
     work=_work_copy,
-    attributes={"unless_contiguous": OPTIONAL_BOOL, "input": OPTIONAL_BOOL},
+    attributes={"unless_contiguous": rules.OPTIONAL_BOOL, "input": rules.OPTIONAL_BOOL},
     summary="a copy into the result's memory space (input: of another batch's input)",
 )
 

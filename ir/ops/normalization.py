@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_FLOAT,
-    OPTIONAL_INT,
-    OPTIONAL_TEXTS,
-    normalize_axis,
-    per_element,
-    require_equal,
-    same_rank_axis,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import F32, TensorType
@@ -26,7 +18,7 @@ def _infer_layer_norm(
 ) -> Sequence[Abstract]:
     """The input normed, and its mean and inverse deviation for whoever asks."""
     x = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), x.rank)
+    axis = rules.normalize_axis(attributes.integer("axis"), x.rank)
     rows = attrs.evolve(x, shape=(*x.shape[:axis], *(1,) * (x.rank - axis)))
     return [Abstract(x), Abstract(rows), Abstract(rows)]
 
@@ -36,11 +28,11 @@ LAYER_NORM = OpDef(
     arity=(1, 3),
     results=None,
     infer=_infer_layer_norm,
-    work=per_element(8),
+    work=rules.per_element(8),
     attributes={
         "axis": (int,),
-        "epsilon": OPTIONAL_FLOAT,
-        "spelled_out": OPTIONAL_TEXTS,
+        "epsilon": rules.OPTIONAL_FLOAT,
+        "spelled_out": rules.OPTIONAL_TEXTS,
     },
     traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation over the trailing axes, with scale and bias",
@@ -48,12 +40,12 @@ LAYER_NORM = OpDef(
 RMS_NORM = OpDef(
     name="rms_norm",
     arity=(1, 2),
-    infer=same_rank_axis,
-    work=per_element(4),
+    infer=rules.same_rank_axis,
+    work=rules.per_element(4),
     attributes={
         "axis": (int,),
-        "epsilon": OPTIONAL_FLOAT,
-        "spelled_out": OPTIONAL_TEXTS,
+        "epsilon": rules.OPTIONAL_FLOAT,
+        "spelled_out": rules.OPTIONAL_TEXTS,
     },
     traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="division by the root mean square of the trailing axes, with scale",
@@ -75,7 +67,7 @@ def _infer_group_norm(
     for operand in operands[1:]:
         per_group = operand.type.numel == attributes.get("groups")  # opset 18 has it
         if not per_group:
-            require_equal("channels and weights", channels, operand.type.numel)
+            rules.require_equal("channels and weights", channels, operand.type.numel)
     return [Abstract(x)]
 
 
@@ -83,10 +75,10 @@ GROUP_NORM = OpDef(
     name="group_norm",
     arity=(1, 3),
     infer=_infer_group_norm,
-    work=per_element(8),
+    work=rules.per_element(8),
     attributes={
-        "groups": OPTIONAL_INT,  # a group per channel if absent
-        "epsilon": OPTIONAL_FLOAT,
+        "groups": rules.OPTIONAL_INT,  # a group per channel if absent
+        "epsilon": rules.OPTIONAL_FLOAT,
     },
     traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation per sample over each group of channels, with scale and bias",
@@ -98,8 +90,8 @@ def _infer_weight_norm(
 ) -> Sequence[Abstract]:
     """The norms are of the type that sums are made in."""
     direction, size = operands[0].type, operands[1].type
-    axis = normalize_axis(attributes.integer("axis"), direction.rank)
-    require_equal("slices and sizes", direction.shape[axis], size.numel)
+    axis = rules.normalize_axis(attributes.integer("axis"), direction.rank)
+    rules.require_equal("slices and sizes", direction.shape[axis], size.numel)
     narrow = size.dtype.bits < F32.bits
     norms = TensorType(F32 if narrow else size.dtype, size.shape)
     return [Abstract(direction), Abstract(norms)]
@@ -110,7 +102,7 @@ WEIGHT_NORM = OpDef(
     arity=(2, 2),
     results=None,
     infer=_infer_weight_norm,
-    work=per_element(3),
+    work=rules.per_element(3),
     attributes={"axis": (int,)},
     summary="each slice of x along an axis scaled to a given norm; and its own norms",
 )

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    UNKNOWN_DIM,
-    per_result,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.ops.window import WINDOW, window_dims
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
@@ -37,7 +32,7 @@ def _infer_pool(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
 def _work_pool(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = results[0].numel * product(attributes.integers("window"))
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -52,7 +47,7 @@ POOL = OpDef(
         **WINDOW,
         "kind": (str,),
         "window": (tuple,),
-        "ceil_mode": OPTIONAL_BOOL,
+        "ceil_mode": rules.OPTIONAL_BOOL,
     },
     summary="maximum (and its place), average or lp norm over windows of x[n, c, ...]",
 )
@@ -64,7 +59,7 @@ def _infer_max_unpool(
     """Invert the output size of a pool; operand 2 states the size outright."""
     x = operands[0].type
     if len(operands) > 2:
-        shape = operands[2].elements or (UNKNOWN_DIM,) * x.rank
+        shape = operands[2].elements or (rules.UNKNOWN_DIM,) * x.rank
         return [Abstract(TensorType(x.dtype, shape))]
     kernel = _kernel(attributes, x)
     axes = len(kernel)
@@ -84,7 +79,7 @@ MAX_UNPOOL = OpDef(
     name="max_unpool",
     arity=(2, 3),
     infer=_infer_max_unpool,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={**WINDOW, "window": (tuple,)},
     summary="zeros, with each maximum back in its place (x, places, maybe the size)",
 )
@@ -105,7 +100,9 @@ ROI_POOL = OpDef(
     name="roi_pool",
     arity=(2, 3),
     infer=_infer_roi_pool,
-    work=per_result(16),  # four samples of four interpolated pixels, two flops each
+    work=rules.per_result(
+        16
+    ),  # four samples of four interpolated pixels, two flops each
     attributes={"kind": (str,), "size": (tuple,)},
     summary="regions of images, each to one size: `max`, or `align` to sample them",
 )

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from perfc.ir.dims import Dim, ceil_div, product
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    per_element,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import F8E4M3, F32, U8, DType, TensorType
@@ -108,22 +103,22 @@ def _infer_dequantize(
     return [Abstract(TensorType(dtype, x.shape, x.space))]
 
 
-_ATTRIBUTES = {"axis": OPTIONAL_INT, "block_size": OPTIONAL_INT}
+_ATTRIBUTES = {"axis": rules.OPTIONAL_INT, "block_size": rules.OPTIONAL_INT}
 
 QUANTIZE = OpDef(
     name="quantize",
     arity=(2, 3),
     results=None,
     infer=_infer_quantize,
-    work=per_element(3),
-    attributes={**_ATTRIBUTES, "dtype": (DType,), "transposed": OPTIONAL_BOOL},
+    work=rules.per_element(3),
+    attributes={**_ATTRIBUTES, "dtype": (DType,), "transposed": rules.OPTIONAL_BOOL},
     summary="x, scale, zero point: x / scale rounded, shifted and cut to few bits",
 )
 DEQUANTIZE = OpDef(
     name="dequantize",
     arity=(2, 3),
     infer=_infer_dequantize,
-    work=per_element(2),
+    work=rules.per_element(2),
     attributes={**_ATTRIBUTES, "dtype": (DType, type(None))},
     summary="x, scale, zero point: (x - zero point) * scale",
 )
@@ -170,12 +165,12 @@ DYNAMIC_QUANTIZE = OpDef(
     arity=(1, 1),
     results=None,
     infer=_infer_dynamic,
-    work=per_element(5),
+    work=rules.per_element(5),
     attributes={
         **_ATTRIBUTES,
-        "dtype": OPTIONAL_DTYPE,
-        "scale_dtype": OPTIONAL_DTYPE,
-        "transposed": OPTIONAL_BOOL,
+        "dtype": rules.OPTIONAL_DTYPE,
+        "scale_dtype": rules.OPTIONAL_DTYPE,
+        "transposed": rules.OPTIONAL_BOOL,
     },
     summary="x in 8 bits by its range; with `axis`, of each row or block, and scales",
 )
@@ -195,7 +190,7 @@ AMAX = OpDef(
     name="amax",
     arity=(1, 1),
     infer=_infer_amax,
-    work=per_element(2),
+    work=rules.per_element(2),
     attributes=_ATTRIBUTES,
     summary="largest magnitude of x; with `axis`, of each row or block: for its scale",
 )

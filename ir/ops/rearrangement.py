@@ -7,21 +7,7 @@ from collections.abc import Sequence
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    MAX_ELEMENTS,
-    OPTIONAL_BOOL,
-    OPTIONAL_DTYPE,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    OPTIONAL_TEXT,
-    UNKNOWN_DIM,
-    all_of,
-    as_int,
-    first_operand,
-    normalize_axis,
-    picked,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
@@ -37,7 +23,7 @@ def _written_and_read(
 def _infer_tile(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     x, repeats = operands[0], operands[1].elements
     if repeats is None:
-        return [Abstract(TensorType(x.type.dtype, (UNKNOWN_DIM,) * x.type.rank))]
+        return [Abstract(TensorType(x.type.dtype, (rules.UNKNOWN_DIM,) * x.type.rank))]
     if len(repeats) != x.type.rank:
         msg = f"{len(repeats)} repeats for {x.type}"
         raise VerifyError(msg)
@@ -47,11 +33,17 @@ def _infer_tile(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
 
 
 def _tiled(x: Abstract, repeats: Sequence[Dim], numel: Dim) -> tuple[Dim, ...] | None:
-    axes = all_of(x)
-    if axes is None or not isinstance(numel, int) or not 0 < numel <= MAX_ELEMENTS:
+    axes = rules.all_of(x)
+    if (
+        axes is None
+        or not isinstance(numel, int)
+        or not 0 < numel <= rules.MAX_ELEMENTS
+    ):
         return None
-    picks = [[*axis] * as_int(times) for axis, times in zip(axes, repeats, strict=True)]
-    return picked(x, picks)
+    picks = [
+        [*axis] * rules.as_int(times) for axis, times in zip(axes, repeats, strict=True)
+    ]
+    return rules.picked(x, picks)
 
 
 TILE = OpDef(
@@ -70,12 +62,12 @@ def _infer_pad(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abs
     if len(operands) > 2:
         axes = operands[2].elements
     if pads is None or axes is None:
-        return [Abstract(TensorType(x.type.dtype, (UNKNOWN_DIM,) * len(shape)))]
+        return [Abstract(TensorType(x.type.dtype, (rules.UNKNOWN_DIM,) * len(shape)))]
     if len(pads) != 2 * len(axes):
         msg = f"{len(pads)} pads for {len(axes)} axes"
         raise VerifyError(msg)
     for place, axis in enumerate(axes):
-        at = normalize_axis(as_int(axis), len(shape))
+        at = rules.normalize_axis(rules.as_int(axis), len(shape))
         shape[at] = shape[at] + pads[place] + pads[place + len(axes)]
     type_ = TensorType(x.type.dtype, tuple(shape)).checked()
     return [Abstract(type_, _padded(x, pads, attributes.get("value")))]
@@ -87,9 +79,9 @@ def _padded(x: Abstract, pads: Sequence[Dim], value: object) -> tuple[Dim, ...] 
         return None
     if len(pads) != 2:
         return None
-    if any(isinstance(n, Expr) or not 0 <= n <= MAX_ELEMENTS for n in pads):
+    if any(isinstance(n, Expr) or not 0 <= n <= rules.MAX_ELEMENTS for n in pads):
         return None
-    before, behind = ((value,) * as_int(n) for n in pads)
+    before, behind = ((value,) * rules.as_int(n) for n in pads)
     return (*before, *x.elements, *behind)
 
 
@@ -98,7 +90,7 @@ PAD = OpDef(
     arity=(2, 3),
     infer=_infer_pad,
     work=_written_and_read,
-    attributes={"mode": OPTIONAL_TEXT, "value": OPTIONAL_INT},
+    attributes={"mode": rules.OPTIONAL_TEXT, "value": rules.OPTIONAL_INT},
     summary="x, sizes in front and behind, axes: borders added, or cut off",
 )
 
@@ -137,12 +129,12 @@ def _infer_center_crop_pad(
     x, wanted = operands[0].type, operands[1].elements
     shape = list(x.shape)
     axes = attributes.integers("axes") or tuple(range(len(shape)))
-    sizes = (UNKNOWN_DIM,) * len(axes) if wanted is None else wanted
+    sizes = (rules.UNKNOWN_DIM,) * len(axes) if wanted is None else wanted
     if len(sizes) != len(axes):
         msg = f"{len(sizes)} sizes for {len(axes)} axes"
         raise VerifyError(msg)
     for axis, size in zip(axes, sizes, strict=True):
-        shape[normalize_axis(axis, len(shape))] = size
+        shape[rules.normalize_axis(axis, len(shape))] = size
     return [Abstract(TensorType(x.dtype, tuple(shape)))]
 
 
@@ -151,7 +143,7 @@ CENTER_CROP_PAD = OpDef(
     arity=(2, 2),
     infer=_infer_center_crop_pad,
     work=_written_and_read,
-    attributes={"axes": OPTIONAL_INTS},
+    attributes={"axes": rules.OPTIONAL_INTS},
     summary="x, sizes: cut, or padded, alike on both sides",
 )
 
@@ -175,16 +167,16 @@ PIXEL_SHUFFLE = OpDef(
     name="pixel_shuffle",
     arity=(1, 1),
     infer=_infer_blocks,
-    work=touch_all,
-    attributes={"block": (int,), "to_space": OPTIONAL_BOOL},
+    work=rules.touch_all,
+    attributes={"block": (int,), "to_space": rules.OPTIONAL_BOOL},
     summary="channels to blocks of pixels, or blocks of pixels to channels",
 )
 TRILU = OpDef(
     name="trilu",
     arity=(1, 2),
-    infer=first_operand,
+    infer=rules.first_operand,
     work=_written_and_read,
-    attributes={"upper": OPTIONAL_BOOL},
+    attributes={"upper": rules.OPTIONAL_BOOL},
     summary="matrices with the other triangle 0 (diagonal: operand 1)",
 )
 
@@ -210,7 +202,7 @@ EYE_LIKE = OpDef(
     arity=(1, 1),
     infer=_infer_eye_like,
     work=_only_written,
-    attributes={"dtype": OPTIONAL_DTYPE},
+    attributes={"dtype": rules.OPTIONAL_DTYPE},
     summary="ones on a diagonal, zeros elsewhere, in the shape of x",
 )
 
@@ -254,7 +246,7 @@ RANDOM = OpDef(
     arity=(0, 1),
     infer=_infer_random,
     work=_work_random,
-    attributes={"kind": (str,), "dtype": (DType,), "shape": OPTIONAL_INTS},
+    attributes={"kind": (str,), "dtype": (DType,), "shape": rules.OPTIONAL_INTS},
     traits=frozenset({Trait.RANDOM}),
     summary="normal, uniform or bernoulli numbers, in a shape or in that of x",
 )
@@ -274,7 +266,7 @@ MULTINOMIAL = OpDef(
     name="multinomial",
     arity=(1, 1),
     infer=_infer_multinomial,
-    work=touch_all,
+    work=rules.touch_all,
     attributes={"dtype": (DType,), "samples": (int,)},
     traits=frozenset({Trait.RANDOM}),
     summary="samples of classes from each row of probabilities",

@@ -7,13 +7,7 @@ from collections.abc import Mapping, Sequence
 from perfc.ir.dims import Dim, product
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_INT,
-    OPTIONAL_TEXT,
-    require_equal,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
@@ -67,7 +61,7 @@ def recurrent_sizes(
         steps, batch = batch, steps
     directions, gates, state = ((1,) * (3 - recurrence.rank)) + recurrence.shape
     hidden = gates // RECURRENT_GATES[kind] if attributes.flag("projected") else state
-    require_equal("rows of the recurrence", gates, RECURRENT_GATES[kind] * hidden)
+    rules.require_equal("rows of the recurrence", gates, RECURRENT_GATES[kind] * hidden)
     return steps, batch, inputs, hidden, directions
 
 
@@ -83,7 +77,7 @@ def _infer_recurrent(
     if isinstance(directions, int) and directions not in (1, 2):
         msg = f"expected 1 or 2 directions, got {directions} in {recurrence}"
         raise VerifyError(msg)
-    require_equal("inputs", inputs, weight.shape[-1])
+    rules.require_equal("inputs", inputs, weight.shape[-1])
     state = recurrence.shape[-1]
     whole: tuple[Dim, ...] = (steps, directions, batch, state)
     last: tuple[Dim, ...] = (directions, batch)
@@ -117,7 +111,7 @@ def _work_recurrent(
     )
     if attributes.flag("projected"):
         flops = flops + 2 * units * state
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -129,9 +123,9 @@ RECURRENT = OpDef(
     work=_work_recurrent,
     attributes={
         "kind": (str,),
-        "batch_first": OPTIONAL_BOOL,
-        "projected": OPTIONAL_BOOL,  # the last operand is [..., state, hidden]
-        "reserve": OPTIONAL_INT,
+        "batch_first": rules.OPTIONAL_BOOL,
+        "projected": rules.OPTIONAL_BOOL,  # the last operand is [..., state, hidden]
+        "reserve": rules.OPTIONAL_INT,
     },
     summary="lstm, gru or rnn: x, weights (of one direction: matrices), biases, states",
 )
@@ -177,7 +171,7 @@ def _work_linear_attention(
     tokens = product(query.shape[:2])
     passes = 2 if "delta" in attributes.text("update_rule", "") else 1
     flops = 2 * tokens * state * (heads + passes * kv_heads)
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -190,8 +184,8 @@ LINEAR_ATTENTION = OpDef(
     attributes={
         "heads": (int,),
         "kv_heads": (int,),
-        "update_rule": OPTIONAL_TEXT,
-        "has_state": OPTIONAL_BOOL,
+        "update_rule": rules.OPTIONAL_TEXT,
+        "has_state": rules.OPTIONAL_BOOL,
     },
     summary="query, key, value, state, ...: attention by a state of fixed size",
 )
@@ -211,7 +205,7 @@ def _infer_causal_conv(
 def _work_causal_conv(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = 2 * results[0].numel * operands[1].shape[2]
     return Work(flops, moved.bytes_read, moved.bytes_written)
 

@@ -6,22 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate
 
-from perfc.ir.dims import Dim, Expr, maximum, product, total
+from perfc.ir import dims
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, InferRule, OpDef, Trait, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_FLOAT,
-    OPTIONAL_INT,
-    OPTIONAL_INTS,
-    RESULT_DTYPE,
-    UNKNOWN_DIM,
-    as_int,
-    converted,
-    normalize_axis,
-    per_element,
-    same_rank_axis,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import BOOL, I64, TensorType
@@ -31,7 +19,7 @@ def reduced_axes(attributes: Record, rank: int) -> tuple[int, ...]:
     """Return the axes a `reduce` removes; none given means all from the first on."""
     if attributes.get("axes") is None:
         return tuple(range(attributes.integer("first_axis", 0), rank))
-    return tuple(normalize_axis(a, rank) for a in attributes.integers("axes"))
+    return tuple(rules.normalize_axis(a, rank) for a in attributes.integers("axes"))
 
 
 def _infer_reduce(
@@ -41,7 +29,10 @@ def _infer_reduce(
     if len(operands) > 1 and operands[1].elements is None:
         return [_reduced_somewhere(x.type, operands[1].type, attributes)]
     if len(operands) > 1:
-        axes = tuple(normalize_axis(as_int(a), x.type.rank) for a in _axes(operands[1]))
+        axes = tuple(
+            rules.normalize_axis(rules.as_int(a), x.type.rank)
+            for a in _axes(operands[1])
+        )
     else:
         axes = reduced_axes(attributes, x.type.rank)
     keep = attributes.flag("keepdims")
@@ -50,10 +41,10 @@ def _infer_reduce(
         for axis, dim in enumerate(x.type.shape)
         if keep or axis not in axes
     )
-    elements: tuple[Dim, ...] | None = None
-    if x.elements and product(shape) == 1 and attributes["kind"] in _FOLDS:
+    elements: tuple[dims.Dim, ...] | None = None
+    if x.elements and dims.product(shape) == 1 and attributes["kind"] in _FOLDS:
         elements = _folded(str(attributes["kind"]), x.elements)
-    type_ = converted(attributes, TensorType(x.type.dtype, shape))
+    type_ = rules.converted(attributes, TensorType(x.type.dtype, shape))
     first = Abstract(type_, elements)
     if attributes["kind"] in _WITH_PLACES:
         return [first, Abstract(TensorType(I64, shape))]
@@ -65,7 +56,7 @@ _PAIRS = ("min_max", "var_mean", "std_mean")
 """Kinds whose kernel writes a second result, for whoever asks."""
 
 
-def _axes(operand: Abstract) -> Sequence[Dim]:
+def _axes(operand: Abstract) -> Sequence[dims.Dim]:
     return operand.elements or ()
 
 
@@ -78,19 +69,19 @@ def _reduced_somewhere(
         msg = f"cannot reduce {type_} over {axes}"
         raise VerifyError(msg)
     rank = type_.rank if attributes.flag("keepdims") else type_.rank - removed
-    return Abstract(TensorType(type_.dtype, (UNKNOWN_DIM,) * rank))
+    return Abstract(TensorType(type_.dtype, (rules.UNKNOWN_DIM,) * rank))
 
 
-def _folded(kind: str, elements: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
+def _folded(kind: str, elements: tuple[dims.Dim, ...]) -> tuple[dims.Dim, ...] | None:
     if kind == "sum":
-        return (total(elements),)
+        return (dims.total(elements),)
     if kind == "prod":
-        return (product(elements),)
+        return (dims.product(elements),)
     if kind == "min":
-        if any(isinstance(e, Expr) for e in elements):
+        if any(isinstance(e, dims.Expr) for e in elements):
             return None
-        return (min(map(as_int, elements)),)
-    return (reduce(maximum, elements),)
+        return (min(map(rules.as_int, elements)),)
+    return (reduce(dims.maximum, elements),)
 
 
 _FOLDS = frozenset({"sum", "prod", "max", "min"})
@@ -101,13 +92,13 @@ REDUCE = OpDef(
     arity=(1, 2),
     results=None,
     infer=_infer_reduce,
-    work=per_element(1),
+    work=rules.per_element(1),
     attributes={
         "kind": (str,),
-        "axes": OPTIONAL_INTS,
-        "first_axis": OPTIONAL_INT,
-        "keepdims": OPTIONAL_BOOL,
-        **RESULT_DTYPE,
+        "axes": rules.OPTIONAL_INTS,
+        "first_axis": rules.OPTIONAL_INT,
+        "keepdims": rules.OPTIONAL_BOOL,
+        **rules.RESULT_DTYPE,
     },
     summary="sum, mean, max (and its place), ... over axes (computed: operand 1)",
 )
@@ -115,7 +106,7 @@ REDUCE = OpDef(
 
 def _infer_arg(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     type_ = operands[0].type
-    axis = normalize_axis(attributes.integer("axis"), type_.rank)
+    axis = rules.normalize_axis(attributes.integer("axis"), type_.rank)
     kept = (1,) if attributes.flag("keepdims") else ()
     shape = (*type_.shape[:axis], *kept, *type_.shape[axis + 1 :])
     return [Abstract(TensorType(I64, shape))]
@@ -126,13 +117,13 @@ def _arg(name: str, summary: str) -> OpDef:
         name=name,
         arity=(1, 1),
         infer=_infer_arg,
-        work=per_element(1),
-        attributes={"axis": (int,), "keepdims": OPTIONAL_BOOL},
+        work=rules.per_element(1),
+        attributes={"axis": (int,), "keepdims": rules.OPTIONAL_BOOL},
         summary=summary,
     )
 
 
-_STEPS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
+_STEPS: Mapping[str, Callable[[dims.Dim, dims.Dim], dims.Dim]] = {
     "cumsum": lambda so_far, x: so_far + x,
     "cumprod": lambda so_far, x: so_far * x,
 }
@@ -145,9 +136,9 @@ def _infer_cumulative(name: str) -> InferRule:
     def infer(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
         x = operands[0]
         if x.type.rank:
-            normalize_axis(attributes.integer("axis", -1), x.type.rank)
+            rules.normalize_axis(attributes.integer("axis", -1), x.type.rank)
         plain = not (attributes.flag("exclusive") or attributes.flag("reverse"))
-        type_ = converted(attributes, x.type)
+        type_ = rules.converted(attributes, x.type)
         if x.elements is None or x.type.rank != 1 or not plain:
             return [Abstract(type_)]
         return [Abstract(type_, tuple(accumulate(x.elements, step)))]
@@ -160,12 +151,12 @@ def _cumulative(name: str, summary: str) -> OpDef:
         name=name,
         arity=(1, 2),
         infer=_infer_cumulative(name),
-        work=per_element(1),
+        work=rules.per_element(1),
         attributes={
-            "axis": OPTIONAL_INT,
-            "exclusive": OPTIONAL_BOOL,
-            "reverse": OPTIONAL_BOOL,
-            **RESULT_DTYPE,
+            "axis": rules.OPTIONAL_INT,
+            "exclusive": rules.OPTIONAL_BOOL,
+            "reverse": rules.OPTIONAL_BOOL,
+            **rules.RESULT_DTYPE,
         },
         summary=summary,
     )
@@ -185,9 +176,9 @@ def _along_axis(name: str, flops: int, summary: str) -> OpDef:
     return OpDef(
         name=name,
         arity=(1, 1),
-        infer=same_rank_axis,
-        work=per_element(flops),
-        attributes={"axis": (int,), "flat": OPTIONAL_BOOL, **RESULT_DTYPE},
+        infer=rules.same_rank_axis,
+        work=rules.per_element(flops),
+        attributes={"axis": (int,), "flat": rules.OPTIONAL_BOOL, **rules.RESULT_DTYPE},
         traits=frozenset({Trait.KEEPS_SHAPE}),
         summary=summary,
     )
@@ -243,8 +234,8 @@ BATCH_NORM = OpDef(
     arity=(5, 5),
     results=None,
     infer=_infer_batch_norm,
-    work=per_element(4),
-    attributes={"epsilon": OPTIONAL_FLOAT, "training": OPTIONAL_BOOL},
+    work=rules.per_element(4),
+    attributes={"epsilon": rules.OPTIONAL_FLOAT, "training": rules.OPTIONAL_BOOL},
     traits=frozenset({Trait.KEEPS_SHAPE, Trait.STATISTICS}),
     summary="normalisation per channel with given statistics, or new ones",
 )
@@ -262,7 +253,7 @@ DROPOUT = OpDef(
     arity=(1, 3),
     results=None,
     infer=_infer_dropout,
-    work=per_element(3),
+    work=rules.per_element(3),
     traits=frozenset({Trait.KEEPS_SHAPE, Trait.RANDOM}),
     summary="random elements zeroed, the others scaled; and the mask",
 )
@@ -312,8 +303,8 @@ HISTOGRAM = OpDef(
     name="histogram",
     arity=(1, 1),
     infer=_infer_histogram,
-    work=per_element(3, operand=0),
-    attributes={"bins": (int,), "limits": OPTIONAL_BOOL},
+    work=rules.per_element(3, operand=0),
+    attributes={"bins": (int,), "limits": rules.OPTIONAL_BOOL},
     summary="how many elements are in each bin; `limits` are given, or the extremes",
 )
 

@@ -8,14 +8,8 @@ from fractions import Fraction
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
+from perfc.ir.ops import rules
 from perfc.ir.ops.gradient import infer_wanted, like
-from perfc.ir.ops.rules import (
-    OPTIONAL_INTS,
-    OPTIONAL_TEXT,
-    UNKNOWN_DIM,
-    normalize_axis,
-    touch_all,
-)
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import TensorType
@@ -37,14 +31,14 @@ def _infer_resize(
         sizes = _stated(attributes, operands, axes)
     elif isinstance(scales, tuple) and len(scales) == len(axes):
         sizes = tuple(
-            _scaled(x.shape[normalize_axis(axis, x.rank)], scale)
+            _scaled(x.shape[rules.normalize_axis(axis, x.rank)], scale)
             for axis, scale in zip(axes, scales, strict=True)
         )
     else:
-        sizes = (UNKNOWN_DIM,) * len(axes)
+        sizes = (rules.UNKNOWN_DIM,) * len(axes)
     shape = list(x.shape)
     for axis, size in zip(axes, sizes, strict=True):
-        shape[normalize_axis(axis, x.rank)] = size
+        shape[rules.normalize_axis(axis, x.rank)] = size
     return [Abstract(TensorType(x.dtype, tuple(shape)))]
 
 
@@ -62,18 +56,18 @@ def _stated(
     """Return the sizes of operand 1, or the nearest that keep the aspect ratio."""
     x, sizes = operands[0].type, operands[1].elements
     if sizes is None:
-        return (UNKNOWN_DIM,) * len(axes)
+        return (rules.UNKNOWN_DIM,) * len(axes)
     if len(sizes) != len(axes):
         msg = f"{len(sizes)} sizes for {len(axes)} axes"
         raise VerifyError(msg)
     policy = attributes.text("keep_aspect_ratio", "")
     if not policy:
         return sizes
-    old = [x.shape[normalize_axis(axis, x.rank)] for axis in axes]
+    old = [x.shape[rules.normalize_axis(axis, x.rank)] for axis in axes]
     numbers = [(s, n) for s, n in zip(sizes, old, strict=True) if isinstance(s, int)]
     ratios = [Fraction(s, n) for s, n in numbers if isinstance(n, int) and n]
     if not ratios or len(ratios) < len(axes):
-        return (UNKNOWN_DIM,) * len(axes)
+        return (rules.UNKNOWN_DIM,) * len(axes)
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
     return [int((n * ratio) + Fraction(1, 2)) for n in old if isinstance(n, int)]
 
@@ -96,9 +90,9 @@ RESIZE = OpDef(
     work=_work_resize,
     attributes={
         "mode": (str,),
-        "scales": OPTIONAL_INTS,
-        "axes": OPTIONAL_INTS,
-        "keep_aspect_ratio": OPTIONAL_TEXT,
+        "scales": rules.OPTIONAL_INTS,
+        "axes": rules.OPTIONAL_INTS,
+        "keep_aspect_ratio": rules.OPTIONAL_TEXT,
     },
     summary="x interpolated to other sizes: by scales, or to those of operand 1",
 )
@@ -180,7 +174,7 @@ def _work_grid_sample_backward(
     """Twice forward's flops: for the image's gradient, and for the grid's."""
     grad, x, grid = operands
     forward = _work_grid_sample(attributes, (x, grid), (grad,))
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     return Work(2 * forward.flops, moved.bytes_read, moved.bytes_written)
 
 
@@ -203,7 +197,7 @@ def _infer_affine_grid(
     if not isinstance(axes, int) or axes not in (2, 3):
         msg = f"expected affine maps [batch, axes, axes + 1], got {theta}"
         raise VerifyError(msg)
-    image = (UNKNOWN_DIM,) * axes if size is None else size[2:]
+    image = (rules.UNKNOWN_DIM,) * axes if size is None else size[2:]
     return [Abstract(TensorType(theta.dtype, (theta.shape[0], *image, axes)))]
 
 

@@ -9,17 +9,7 @@ from typing import Any
 from perfc.ir.dims import Dim
 from perfc.ir.launch import Work
 from perfc.ir.opdef import Abstract, OpDef, named
-from perfc.ir.ops.rules import (
-    OPTIONAL_BOOL,
-    OPTIONAL_INT,
-    UNKNOWN_DIM,
-    declared,
-    no_work,
-    normalize_axis,
-    only_element,
-    per_result,
-    touch_all,
-)
+from perfc.ir.ops import rules
 from perfc.ir.record import Record
 from perfc.ir.support import VerifyError
 from perfc.ir.types import DType, TensorType
@@ -42,11 +32,11 @@ def _infer_dft(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abs
     if x.rank < 2:
         msg = f"expected [..., 1 or 2], got {x}"
         raise VerifyError(msg)
-    axis = normalize_axis(attributes.integer("axis", -2), x.rank)
+    axis = rules.normalize_axis(attributes.integer("axis", -2), x.rank)
     shape = list(x.shape)
     if len(operands) > 1:
-        stated = only_element(operands[1])
-        shape[axis] = UNKNOWN_DIM if stated is None else stated
+        stated = rules.only_element(operands[1])
+        shape[axis] = rules.UNKNOWN_DIM if stated is None else stated
     inverse, onesided = attributes.flag("inverse"), attributes.flag("onesided")
     if onesided and not inverse:
         shape[axis] = shape[axis] // 2 + 1
@@ -60,7 +50,7 @@ def _work_dft(
     attributes: Record, operands: Sequence[TensorType], results: Sequence[TensorType]
 ) -> Work:
     out = results[0]
-    axis = normalize_axis(attributes.integer("axis", -2), out.rank)
+    axis = rules.normalize_axis(attributes.integer("axis", -2), out.rank)
     others = [dim for i, dim in enumerate(out.shape[:-1]) if i != axis]
     flops = _fft_flops(math.prod(others), out.shape[axis])
     return Work(flops, operands[0].nbytes, out.nbytes)
@@ -72,9 +62,9 @@ DFT = OpDef(
     infer=_infer_dft,
     work=_work_dft,
     attributes={
-        "axis": OPTIONAL_INT,
-        "inverse": OPTIONAL_BOOL,
-        "onesided": OPTIONAL_BOOL,
+        "axis": rules.OPTIONAL_INT,
+        "inverse": rules.OPTIONAL_BOOL,
+        "onesided": rules.OPTIONAL_BOOL,
     },
     summary="x[..., 1 or 2], length: the discrete Fourier transform along one axis",
 )
@@ -82,12 +72,12 @@ DFT = OpDef(
 
 def _infer_stft(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
     """Operands are the signal and the step, then window and frame length."""
-    signal, step = operands[0].type, only_element(operands[1])
+    signal, step = operands[0].type, rules.only_element(operands[1])
     frame = _frame_length(attributes, operands)
     if signal.rank not in (2, 3):
         msg = f"expected [batch, samples] or [batch, samples, 1 or 2], got {signal}"
         raise VerifyError(msg)
-    frames: Dim = UNKNOWN_DIM
+    frames: Dim = rules.UNKNOWN_DIM
     if step is not None and step != 0:
         frames = (signal.shape[1] - frame) // step + 1
     bins = frame // 2 + 1 if attributes.flag("onesided") else frame
@@ -98,8 +88,8 @@ def _infer_stft(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Ab
 def _frame_length(attributes: Record, operands: Sequence[Abstract]) -> Dim:
     last = operands[-1]
     if attributes.flag("has_length"):
-        length = only_element(last)
-        return UNKNOWN_DIM if length is None else length
+        length = rules.only_element(last)
+        return rules.UNKNOWN_DIM if length is None else length
     if attributes.flag("has_window") and last.type.rank == 1:
         return last.type.shape[0]
     msg = "neither a window nor a frame length is given"
@@ -111,7 +101,7 @@ def _work_stft(
 ) -> Work:
     out = results[0]
     transforms = out.shape[0] * out.shape[1]
-    moved = touch_all(attributes, operands, results)
+    moved = rules.touch_all(attributes, operands, results)
     flops = _fft_flops(transforms, out.shape[2])
     return Work(flops, moved.bytes_read, moved.bytes_written)
 
@@ -122,9 +112,9 @@ STFT = OpDef(
     infer=_infer_stft,
     work=_work_stft,
     attributes={
-        "onesided": OPTIONAL_BOOL,
-        "has_window": OPTIONAL_BOOL,
-        "has_length": OPTIONAL_BOOL,
+        "onesided": rules.OPTIONAL_BOOL,
+        "has_window": rules.OPTIONAL_BOOL,
+        "has_length": rules.OPTIONAL_BOOL,
     },
     summary="signal, step, window, length: Fourier transforms of overlapping frames",
 )
@@ -133,8 +123,8 @@ STFT = OpDef(
 def _infer_window(
     attributes: Record, operands: Sequence[Abstract]
 ) -> Sequence[Abstract]:
-    size = only_element(operands[0])
-    shape = (UNKNOWN_DIM if size is None else size,)
+    size = rules.only_element(operands[0])
+    shape = (rules.UNKNOWN_DIM if size is None else size,)
     return [Abstract(TensorType(attributes.dtype("dtype"), shape))]
 
 
@@ -142,16 +132,16 @@ WINDOW = OpDef(
     name="window",
     arity=(1, 1),
     infer=_infer_window,
-    work=per_result(10),
+    work=rules.per_result(10),
     attributes={"kind": (str,), "dtype": (DType,)},
     summary="a hann, hamming or blackman window of a computed size",
 )
 
 
 def _infer_mel(attributes: Record, operands: Sequence[Abstract]) -> Sequence[Abstract]:
-    bins, length = only_element(operands[0]), only_element(operands[1])
-    rows = UNKNOWN_DIM if length is None else length // 2 + 1
-    columns = UNKNOWN_DIM if bins is None else bins
+    bins, length = rules.only_element(operands[0]), rules.only_element(operands[1])
+    rows = rules.UNKNOWN_DIM if length is None else length // 2 + 1
+    columns = rules.UNKNOWN_DIM if bins is None else bins
     return [Abstract(TensorType(attributes.dtype("dtype"), (rows, columns)))]
 
 
@@ -159,7 +149,7 @@ MEL_WEIGHT_MATRIX = OpDef(
     name="mel_weight_matrix",
     arity=(5, 5),
     infer=_infer_mel,
-    work=no_work,
+    work=rules.no_work,
     attributes={"dtype": (DType,)},
     summary="bins, length, rate, edges: weights from a spectrum to the mel scale",
 )
@@ -172,7 +162,7 @@ def _work_fft(
     widest = results[0]
     length: Dim = 1
     for axis in attributes.integers("axes"):
-        length = length * widest.shape[normalize_axis(axis, widest.rank)]
+        length = length * widest.shape[rules.normalize_axis(axis, widest.rank)]
     transforms = widest.numel // length if length else 0
     flops = _fft_flops(transforms, length)
     return Work(flops, operands[0].nbytes, results[0].nbytes)
@@ -181,7 +171,7 @@ def _work_fft(
 FFT = OpDef(
     name="fft",
     arity=(1, 1),
-    infer=declared,
+    infer=rules.declared,
     work=_work_fft,
     attributes={"axes": (tuple,)},
     summary="the Fourier transform along some axes, of real or complex numbers",

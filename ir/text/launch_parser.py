@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import math
 
-from perfc.ir.launch import (
-    Kernel,
-    LaunchGraph,
-    LaunchOp,
-    Resource,
-    ResourceKind,
-    TaskKind,
-    Work,
-    verify_launches,
-)
+from perfc.ir import launch
 from perfc.ir.record import EMPTY, Record
 from perfc.ir.support import VerifyError
 from perfc.ir.text.reader import Reader
 
-_KINDS = {kind.value: kind for kind in TaskKind}
+_KINDS = {kind.value: kind for kind in launch.TaskKind}
 _KERNEL_FIELDS = frozenset(
     {"dtype", "math", "flops", "bytes_read", "bytes_written", "params", "known"}
 )
@@ -27,17 +18,19 @@ _TASK_FIELDS = frozenset(
 )
 
 
-def parse_launches(reader: Reader) -> LaunchGraph:
+def parse_launches(reader: Reader) -> launch.LaunchGraph:
     """Read `launches @name { ... }` and verify it."""
     reader.expect("launches")
-    graph = LaunchGraph(reader.name("symbol"))
+    graph = launch.LaunchGraph(reader.name("symbol"))
     reader.expect("{")
     while not reader.accept("}"):
         word = reader.take("word")
         if word in ("thread", "stream"):
             name = reader.string()
             device = reader.integer() if reader.accept("device") else 0
-            graph.resources.append(Resource(ResourceKind(word), name, device))
+            graph.resources.append(
+                launch.Resource(launch.ResourceKind(word), name, device)
+            )
         elif word == "op":
             graph.add_op(_op(reader))
         elif word == "signature":
@@ -48,20 +41,20 @@ def parse_launches(reader: Reader) -> LaunchGraph:
             _task(reader, graph, _KINDS[word])
         else:
             reader.fail(f"unknown task kind {word!r}; known: {', '.join(_KINDS)}")
-    verify_launches(graph)
+    launch.verify_launches(graph)
     return graph
 
 
-def _op(reader: Reader) -> LaunchOp:
+def _op(reader: Reader) -> launch.LaunchOp:
     name = reader.string()
     node = ""
     if reader.accept("node"):
         node = reader.string()
     attributes = reader.record() if reader.at("{") else EMPTY
-    return LaunchOp(name, node, attributes)
+    return launch.LaunchOp(name, node, attributes)
 
 
-def _kernel(reader: Reader) -> Kernel:
+def _kernel(reader: Reader) -> launch.Kernel:
     op = reader.string()
     fields = reader.record()
     if unknown := set(fields) - _KERNEL_FIELDS:
@@ -70,20 +63,20 @@ def _kernel(reader: Reader) -> Kernel:
     if not isinstance(params, Record):
         reader.fail("params must be a record")
     try:
-        work = Work(
+        work = launch.Work(
             fields.integer("flops"),
             fields.integer("bytes_read"),
             fields.integer("bytes_written"),
         )
         known = fields.flag("known", default=True)
-        return Kernel(
+        return launch.Kernel(
             op, fields.text("dtype"), fields.text("math"), params, work, known
         )
     except VerifyError as problem:
         reader.fail(f"signature: {problem}")
 
 
-def _task(reader: Reader, graph: LaunchGraph, kind: TaskKind) -> None:
+def _task(reader: Reader, graph: launch.LaunchGraph, kind: launch.TaskKind) -> None:
     fields = reader.record()
     if unknown := set(fields) - _TASK_FIELDS:
         reader.fail(f"a task has no field {min(unknown)!r}")

@@ -18,12 +18,7 @@ from perfc.ir import Record
 from perfc.measure.case import Call, Case, Family, Tensors, without
 from perfc.measure.design import Choice, Point, Size, Space
 from perfc.measure.device import Device
-from perfc.measure.families.elementwise_calls import (
-    is_special,
-    knows,
-    special_call,
-    with_number,
-)
+from perfc.measure.families import elementwise_calls
 from perfc.measurements import bytes_of
 
 _ATEN: Any = torch.ops.aten
@@ -149,15 +144,15 @@ class Elementwise(Family):
     def takes(self, case: Case) -> bool:
         """Whether it knows the kind for so many tensors."""
         kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")
-        if is_special(case) or "bytes" in case.params:
-            return knows(case)
+        if elementwise_calls.is_special(case) or "bytes" in case.params:
+            return elementwise_calls.knows(case)
         return kind in _OTHERS[inputs] or kind in _FUNCTIONS[inputs]
 
     def prepare(self, case: Case, tensors: Tensors) -> Call:
         """Call the function of the kind."""
-        if is_special(case):
-            return special_call(case, tensors)
-        if (call := with_number(case, tensors)) is not None:
+        if elementwise_calls.is_special(case):
+            return elementwise_calls.special_call(case, tensors)
+        if (call := elementwise_calls.with_number(case, tensors)) is not None:
             return call
         rows, cols = case.params.integer("rows"), case.params.integer("cols")
         kind, inputs = case.params.text("kind"), case.params.integer("tensor_inputs")

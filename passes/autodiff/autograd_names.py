@@ -13,10 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfc.ir import Node, Value
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
+from perfc.ir import Node, Value, node_kinds
 
 _MATRIX = 2
 
@@ -82,7 +79,7 @@ def autograd_name(node: Node, fused: str = "") -> str:
         fused: The optimizer that a lookup in several tables applies; "" for none.
 
     """
-    if is_embedding_bag(node):
+    if node_kinds.is_embedding_bag(node):
         split = f"torch::autograd::CppNode<SplitLookupFunction_{fused or 'Dense'}_Op>"
         return split if is_split_lookup(node) else "EmbeddingBagBackward0"
     named = _NAMES.get(node.op)

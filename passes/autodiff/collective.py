@@ -7,25 +7,21 @@ from collections.abc import Mapping
 from perfc.ir import AttrValue, TensorType
 from perfc.ir.dims import Expr, floor_div
 from perfc.ir.ops.wire import WIRE_FORMATS, block_bytes, encoded
+from perfc.passes import graphs
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
 from perfc.passes.autodiff.vocabulary import ALIKE
 from perfc.passes.embeddings import encoder
-from perfc.passes.graphs import (
-    cast_stream,
-    gradient_stream,
-    typed,
-)
 
 _COMMUNICATOR = ("group", "ranks", "stride", "stream")
 
 
 def _all_to_all(site: Site) -> Gradients:
     """Every part goes back to where it came from."""
-    kept, sent = site.kept(*_COMMUNICATOR, "bytes", "filled"), typed(site.x)
+    kept, sent = site.kept(*_COMMUNICATOR, "bytes", "filled"), graphs.typed(site.x)
     source = encoder(site.x)
     if source is not None:
         forth, back = map(source.attributes.text, ("format", "gradient"))
-        sent = encoded(typed(source.operands[0]), back)
+        sent = encoded(graphs.typed(source.operands[0]), back)
         kept |= _other_bytes(kept.get("bytes"), forth, back)
     return {0: site.op("all_to_all", site.grad, shape=sent.shape, **kept)}
 
@@ -46,14 +42,14 @@ def _all_gather(site: Site) -> Gradients:
     first part.
     """
     if site.node.attributes.flag(ALIKE):
-        axis = site.node.attributes.integer("axis", 0) % typed(site.x).rank
-        part = site.tape.cut(site.grad, (0, typed(site.x).shape[axis]), axis)
+        axis = site.node.attributes.integer("axis", 0) % graphs.typed(site.x).rank
+        part = site.tape.cut(site.grad, (0, graphs.typed(site.x).shape[axis]), axis)
         return {0: site.op("copy", part)}
     kept, grad = site.kept(*_COMMUNICATOR, "axis"), site.grad
     wanted = site.node.attributes.get("reduce_dtype")
-    if wanted is not None and wanted != typed(grad).dtype:
-        stream = cast_stream(site.node.attributes.text("stream", ""))
-        aside = gradient_stream(stream)
+    if wanted is not None and wanted != graphs.typed(grad).dtype:
+        stream = graphs.cast_stream(site.node.attributes.text("stream", ""))
+        aside = graphs.gradient_stream(stream)
         grad = site.op("cast", grad, dtype=wanted, stream=aside)
     return {0: site.op("reduce_scatter", grad, **kept)}
 
@@ -80,7 +76,7 @@ def _replicated(site: Site) -> Gradients:
 def _decode_rows(site: Site) -> Gradients:
     """Encode the gradient of what was received, in the format of its own way."""
     forth, back = map(site.node.attributes.text, ("format", "gradient"))
-    if WIRE_FORMATS[back] == typed(site.grad).dtype:
+    if WIRE_FORMATS[back] == graphs.typed(site.grad).dtype:
         return {0: site.grad}
     return {0: site.op("encode_rows", site.grad, format=back, gradient=forth)}
 
@@ -88,7 +84,7 @@ def _decode_rows(site: Site) -> Gradients:
 def _encode_rows(site: Site) -> Gradients:
     """Decode the gradient of what was sent."""
     forth, back = map(site.node.attributes.text, ("format", "gradient"))
-    like: TensorType = typed(site.x)
+    like: TensorType = graphs.typed(site.x)
     if WIRE_FORMATS[back] == like.dtype:
         return {0: site.grad}
     formats: dict[str, AttrValue] = {"format": back, "gradient": forth}

@@ -11,15 +11,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import Value
-from perfc.ir.node_kinds import (
-    is_constant,
-)
+from perfc.ir import Value, node_kinds
+from perfc.passes import graphs
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import (
-    gradient_stream,
-    typed,
-)
 
 _CLAMP = "aten.clamp"
 
@@ -40,7 +34,7 @@ def _pass(site: Site) -> Gradients:
 
 def _zeros(site: Site) -> Gradients:
     """Write zeros: what is flat, as rounding, has no slope."""
-    return {0: site.tape.full(typed(site.x), 0.0)}
+    return {0: site.tape.full(graphs.typed(site.x), 0.0)}
 
 
 def _leaky_relu(site: Site) -> Gradients:
@@ -65,7 +59,7 @@ def _clip(site: Site) -> Gradients:
 
 def _masked(site: Site, mask: Value, grad: Value, *, keep: bool) -> Value:
     """Select the gradient where *mask* holds, or where it does not; 0 elsewhere."""
-    zero = site.tape.full(attrs.evolve(typed(grad), shape=()), 0.0)
+    zero = site.tape.full(attrs.evolve(graphs.typed(grad), shape=()), 0.0)
     return site.op("where", mask, *((grad, zero) if keep else (zero, grad)))
 
 
@@ -190,7 +184,7 @@ def _pow(site: Site) -> Gradients:
         less = _less_one(site, site.y)
         slope = site.op("mul", site.op("pow", site.x, less), site.y)
         found[0] = site.op("mul", site.grad, slope)
-        if typed(site.y).rank:
+        if graphs.typed(site.y).rank:
             none = site.by("equal", site.y, 0.0)
             found[0] = _masked(site, none, found[0], keep=False)
     if 1 in site.wanted:
@@ -206,7 +200,7 @@ def _less_one(site: Site, exponent: Value) -> Value:
     """Return an exponent less 1; numbers are reckoned with before running."""
     node = exponent.producer
     number = None
-    if node is not None and is_constant(node):
+    if node is not None and node_kinds.is_constant(node):
         number = node.attributes.get("value")
         elements = site.tape.inference.elements.get(exponent)
         if number is None and elements and len(elements) == 1:
@@ -249,11 +243,11 @@ def _where(site: Site) -> Gradients:
 
 def _cast(site: Site) -> Gradients:
     """Cast back; what was no cast is none now."""
-    x = typed(site.x)
-    if typed(site.grad).dtype == x.dtype:
+    x = graphs.typed(site.x)
+    if graphs.typed(site.grad).dtype == x.dtype:
         return {0: site.grad}
     stream = site.node.attributes.text("stream", "")
-    aside = {"stream": gradient_stream(stream)} if stream else {}
+    aside = {"stream": graphs.gradient_stream(stream)} if stream else {}
     return {0: site.op("cast", site.grad, dtype=x.dtype, **aside)}
 
 

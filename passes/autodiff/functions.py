@@ -13,15 +13,13 @@ from functools import partial
 import attrs
 
 from perfc.ir import Value
+from perfc.passes import graphs
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import (
-    typed,
-)
 
 
 def _zeros(site: Site) -> Gradients:
     """Write zeros: what is flat has no slope."""
-    return {0: site.tape.full(typed(site.x), 0.0)}
+    return {0: site.tape.full(graphs.typed(site.x), 0.0)}
 
 
 def _pass(site: Site) -> Gradients:
@@ -79,7 +77,7 @@ def _sinc(site: Site) -> Gradients:
     turned = site.op("mul", angle, site.op("cos", angle))
     slope = site.op("div", site.op("sub", turned, site.op("sin", angle)), square)
     found = site.op("mul", site.grad, slope)
-    zero = site.tape.full(attrs.evolve(typed(found), shape=()), 0.0)
+    zero = site.tape.full(attrs.evolve(graphs.typed(found), shape=()), 0.0)
     return {0: site.op("where", site.by("equal", square, 0.0), zero, found)}
 
 
@@ -115,7 +113,7 @@ def _prelu(site: Site) -> Gradients:
 
 
 def _atanh(site: Site) -> Gradients:
-    ones = site.tape.full(typed(site.x), 1.0)
+    ones = site.tape.full(graphs.typed(site.x), 1.0)
     below = site.op("sub", ones, site.by("pow", site.x, 2.0), in_place=True)
     return {0: site.op("div", site.grad, below)}
 
@@ -175,7 +173,7 @@ def _copysign(site: Site) -> Gradients:
         ratio = site.op("masked_fill", ratio, none, zero, in_place=True)
         found[0] = site.op("mul", site.grad, ratio)
     if 1 in site.wanted:
-        found[1] = site.tape.full(typed(site.y), 0.0)
+        found[1] = site.tape.full(graphs.typed(site.y), 0.0)
     return found
 
 
@@ -215,7 +213,7 @@ def _addcdiv(site: Site) -> Gradients:
     _, one, other = site.node.operands
     found = {0: site.grad}
     if 1 in site.wanted:
-        one_of = site.tape.full(typed(other), 1.0)
+        one_of = site.tape.full(graphs.typed(other), 1.0)
         rate = site.op("div", one_of, other, in_place=True)
         found[1] = site.op("mul", site.grad, rate)
     if 2 in site.wanted:  # x, y, z
@@ -228,7 +226,7 @@ def _lerp(site: Site) -> Gradients:
     start, end, weight = site.node.operands
     found: dict[int, Value] = {}
     if 0 in site.wanted:
-        ones = site.tape.full(typed(weight), 1.0)
+        ones = site.tape.full(graphs.typed(weight), 1.0)
         rest = site.op("sub", ones, weight, in_place=True)
         found[0] = site.op("mul", site.grad, rest)
     if 1 in site.wanted:

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 
 from perfc.ir import AttrValue, Node, Value
 from perfc.ir.ops.optimizer import state_types
+from perfc.passes import graphs
 from perfc.passes.autodiff.autograd_names import is_split_lookup
 from perfc.passes.autodiff.reverse_mode import Gradients, Rows, Rule, Site
-from perfc.passes.graphs import (
-    STATES,
-    declare_state,
-    typed,
-)
 
 _BAG = (
     *("tables", "mode", "has_offsets", "include_last_offset", "weighted"),
@@ -22,7 +18,7 @@ _BAG = (
 
 def embedding(site: Site) -> Gradients:
     """`embedding_dense_backward` of a table, or the rows that were looked up."""
-    shape: tuple[AttrValue, ...] = typed(site.x).shape
+    shape: tuple[AttrValue, ...] = graphs.typed(site.x).shape
     operands, op = (site.grad, site.y), "embedding_backward"
     if site.x not in site.tables.rows:
         return {0: site.op(op, *operands, shape=shape)}
@@ -53,8 +49,10 @@ def _of_tables(site: Site, count: int) -> Gradients:
         # Update tables and states in place; the states come list by list.
         kind, graph = site.tables.fused, site.tape.graph
         states = [
-            declare_state(graph, table, name, state_types(kind, typed(table))[number])
-            for number, name in enumerate(STATES[kind])
+            graphs.declare_state(
+                graph, table, name, state_types(kind, graphs.typed(table))[number]
+            )
+            for number, name in enumerate(graphs.STATES[kind])
             for table in tables
         ]
         atomic: dict[str, AttrValue] = {"atomic": True} if site.tables.atomic else {}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfc.passes import graphs
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import (
-    typed,
-)
 
 
 def _loss(site: Site) -> Gradients:
@@ -35,10 +33,10 @@ def _split_cross_entropy(site: Site) -> Gradients:
     In place of the softmax: see `_VocabParallelCrossEntropy` of Megatron-LM.
     """
     scores, _, shares, every, places, outside = site.node.operands
-    *_, count = shape = typed(scores).shape
-    mask = site.op("cast", outside, dtype=typed(shares).dtype)
+    *_, count = shape = graphs.typed(scores).shape
+    mask = site.op("cast", outside, dtype=graphs.typed(shares).dtype)
     kept = site.op("sub", site.tape.number(shares, 1.0), mask)
-    flat = site.tape.reshape(shares, *typed(places).shape, count)
+    flat = site.tape.reshape(shares, *graphs.typed(places).shape, count)
     less = site.op("sub", site.op("index", flat, every, places, axes=(0, 1)), kept)
     flat = site.op("index_put", flat, less, every, places, in_place=True)
     wide = site.tape.reshape(site.grad, *shape[:-1], 1)

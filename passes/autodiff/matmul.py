@@ -10,11 +10,8 @@ from perfc.ir.node_kinds import (
     permutation,
 )
 from perfc.ir.ops.einsum import einsum_labels
+from perfc.passes import graphs
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
-from perfc.passes.graphs import (
-    letters_of,
-    typed,
-)
 
 _MATRIX = 2
 _BIAS = 2
@@ -23,7 +20,7 @@ _BIAS = 2
 def _linear(site: Site) -> Gradients:
     """`AddmmBackward0` of the data, the weight, the bias, between views as rows."""
     x, weight = site.x, site.y
-    out, rows = typed(site.out).shape, product(typed(site.out).shape[:-1])
+    out, rows = graphs.typed(site.out).shape, product(graphs.typed(site.out).shape[:-1])
     grad = site.viewed(site.grad, rows, out[-1])
     kn = site.node.attributes.flag("weight_is_kn")
     found: dict[int, Value] = {}
@@ -31,16 +28,16 @@ def _linear(site: Site) -> Gradients:
         right = site.tape.turned(weight) if kn else weight
         found[0] = site.op("matmul", grad, right)
     if 1 in site.wanted:
-        flat = site.tape.reshape(x, rows, typed(x).shape[-1])
+        flat = site.tape.reshape(x, rows, graphs.typed(x).shape[-1])
         if kn:
             found[1] = _right(site, flat, weight, grad)
         else:
             found[1] = site.op("matmul", site.tape.turned(grad), flat)
     if _BIAS in site.wanted:
-        bias = typed(site.node.operands[_BIAS]).shape
+        bias = graphs.typed(site.node.operands[_BIAS]).shape
         found[_BIAS] = site.tape.summed(grad, bias)
     if 0 in found:
-        found[0] = site.viewed(found[0], *typed(x).shape)
+        found[0] = site.viewed(found[0], *graphs.typed(x).shape)
     return found
 
 
@@ -51,16 +48,16 @@ def _matmul(site: Site) -> Gradients:
     matrix are rows of one.
     """
     left, right = _matrix(site, site.x, 0), _matrix(site, site.y, 1)
-    shape = typed(site.out).shape
-    if typed(site.y).rank == 1:
+    shape = graphs.typed(site.out).shape
+    if graphs.typed(site.y).rank == 1:
         shape = (*shape, 1)
-    if typed(site.x).rank == 1:
+    if graphs.typed(site.x).rank == 1:
         shape = (*shape[:-1], 1, shape[-1])
     grad = site.tape.reshape(site.grad, *shape)
-    if typed(right).rank == _MATRIX < typed(left).rank:
+    if graphs.typed(right).rank == _MATRIX < graphs.typed(left).rank:
         rows = product(shape[:-1])
         grad = site.tape.reshape(grad, rows, shape[-1])
-        left = site.tape.reshape(left, rows, typed(left).shape[-1])
+        left = site.tape.reshape(left, rows, graphs.typed(left).shape[-1])
     found: dict[int, Value] = {}
     if 1 in site.wanted:
         found[1] = _back(site, _right(site, left, right, grad), right, site.y)
@@ -72,7 +69,7 @@ def _matmul(site: Site) -> Gradients:
 
 def _right(site: Site, left: Value, right: Value, grad: Value) -> Value:
     """Return the right operand's gradient, laid out as it lies in memory itself."""
-    if typed(right).rank == _MATRIX and permutation(right.producer) is not None:
+    if graphs.typed(right).rank == _MATRIX and permutation(right.producer) is not None:
         back = site.op("matmul", site.tape.turned(grad), left)
         return site.tape.turned(back)
     return site.op("matmul", site.tape.turned(left), grad)
@@ -80,7 +77,7 @@ def _right(site: Site, left: Value, right: Value, grad: Value) -> Value:
 
 def _matrix(site: Site, value: Value, axis: int) -> Value:
     """View a vector as a matrix whose *axis* has one element."""
-    shape = typed(value).shape
+    shape = graphs.typed(value).shape
     if len(shape) != 1:
         return value
     wide: tuple[Dim, ...] = (1, *shape) if axis == 0 else (*shape, 1)
@@ -90,7 +87,7 @@ def _matrix(site: Site, value: Value, axis: int) -> Value:
 def _back(site: Site, grad: Value, like: Value, value: Value) -> Value:
     """Add up broadcast batches, and give the gradient the operand's own shape."""
     return site.tape.reshape(
-        site.tape.summed(grad, typed(like).shape), *typed(value).shape
+        site.tape.summed(grad, graphs.typed(like).shape), *graphs.typed(value).shape
     )
 
 
@@ -100,10 +97,10 @@ def _einsum(site: Site) -> Gradients:
     An axis that only one operand has was summed: the gradient repeats along it.
     """
     operands = site.node.operands
-    ranks = [typed(value).rank for value in operands]
+    ranks = [graphs.typed(value).rank for value in operands]
     equation = site.node.attributes.text("equation")
     terms, out = einsum_labels(equation, ranks)
-    names = letters_of(terms)
+    names = graphs.letters_of(terms)
     found: dict[int, Value] = {}
     for index in sorted(site.wanted):
         others = [i for i in range(len(operands)) if i != index]
@@ -121,7 +118,7 @@ def _einsum(site: Site) -> Gradients:
 def _repeated(
     site: Site, grad: Value, like: Value, labels: tuple[str, ...], known: set[str]
 ) -> Value:
-    shape = typed(like).shape
+    shape = graphs.typed(like).shape
     narrow = tuple(
         dim if label in known else 1 for label, dim in zip(labels, shape, strict=True)
     )

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perfc.ir import DTYPES, Value
+from perfc.ir import DTYPES, Value, node_kinds
 from perfc.ir.dims import Dim, product
-from perfc.ir.node_kinds import (
-    is_all_gather,
-    is_cast,
-)
 from perfc.passes.autodiff.lookup import embedding
 from perfc.passes.autodiff.reverse_mode import Gradients, Rule, Site
 from perfc.passes.graphs import (
@@ -133,9 +129,9 @@ def _is_parameter(value: Value) -> bool:
     """
     gathered = False
     while (node := value.producer) is not None:
-        if node.op not in _TOGETHER and not (gathered and is_cast(node)):
+        if node.op not in _TOGETHER and not (gathered and node_kinds.is_cast(node)):
             return False
-        gathered |= is_all_gather(node)
+        gathered |= node_kinds.is_all_gather(node)
         value = node.operands[0]
     return True
 

@@ -15,27 +15,15 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import AttrValue, Node, Value
+from perfc.ir import AttrValue, Node, Value, node_kinds
 from perfc.ir.dims import Dim, product
 from perfc.ir.location import ACCUMULATE_GRAD, Location
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_linear,
-    is_view,
-    permutation,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes import graphs
 from perfc.passes.autodiff.autograd_names import autograd_name, autograd_origin
 from perfc.passes.autodiff.wanted_gradients import DETACH
 from perfc.passes.embeddings import encoder
-from perfc.passes.graphs import (
-    BACKWARD,
-    Tape,
-    cast_stream,
-    gradient_stream,
-    typed,
-)
 
 _WEIGHT = 1
 _TURN = "TBackward0"
@@ -83,7 +71,7 @@ class Site:
 
     """
 
-    tape: Tape
+    tape: graphs.Tape
     node: Node
     grads: tuple[Value | None, ...]
     wanted: frozenset[int]
@@ -113,7 +101,7 @@ class Site:
         """Return the gradient of a result; zeros, if nobody reads it."""
         grad = self.grads[index]
         if grad is None:
-            return self.tape.full(typed(self.node.results[index]), 0.0)
+            return self.tape.full(graphs.typed(self.node.results[index]), 0.0)
         return grad
 
     def op(self, op: str, *operands: Value, **attributes: AttrValue) -> Value:
@@ -161,7 +149,7 @@ class Backward:
 
     """
 
-    tape: Tape
+    tape: graphs.Tape
     rules: Mapping[str, Rule]
     needing: set[Value]
     parameters: frozenset[Value]
@@ -184,8 +172,8 @@ class Backward:
         nodes = [n for n in self.tape.graph if not self.needing.isdisjoint(n.results)]
         reached = self._reached(nodes, loss)
         self.tape.stem = f"{loss.name}.grad"
-        self.tape.location = Location(phase=BACKWARD)
-        self._pending[loss] = self.tape.full(typed(loss), 1.0)
+        self.tape.location = Location(phase=graphs.BACKWARD)
+        self._pending[loss] = self.tape.full(graphs.typed(loss), 1.0)
         for node in reversed(reached):
             if node not in self._answered:
                 self._step(node)
@@ -235,7 +223,7 @@ class Backward:
             # Whether a layer is the last to send a gradient that ranks all-reduce.
             x, producer = site.x, site.x.producer
             is_shared = producer is not None and producer.op == "replicated"
-            is_layer = is_linear(site.node) and len(site.wanted) > 1
+            is_layer = node_kinds.is_linear(site.node) and len(site.wanted) > 1
             if is_shared and is_layer and self._awaited.get(x) == 1:
                 sent, wanted = self._around_sum(site), wanted - {0}
             else:
@@ -261,9 +249,9 @@ class Backward:
         # of its turn.
         node, shared = site.node, site.x.producer
         assert shared is not None  # asked before
-        width = typed(site.out).shape[-1]
+        width = graphs.typed(site.out).shape[-1]
         self._locate(node)
-        rows = product(typed(site.out).shape[:-1])
+        rows = product(graphs.typed(site.out).shape[:-1])
         site = attrs.evolve(site, grads=(site.viewed(site.grad, rows, width),))
         sent = self._sent(attrs.evolve(site, wanted=frozenset((0,))))
         self._receive(node, 0, sent.get(0))
@@ -292,7 +280,9 @@ class Backward:
         self.tape.stem = node.results[0].name
         name = autograd_name(node, self.tables.fused)
         origin = autograd_origin(name, node.results[0])
-        self.tape.location = attrs.evolve(node.location, phase=BACKWARD, origin=origin)
+        self.tape.location = attrs.evolve(
+            node.location, phase=graphs.BACKWARD, origin=origin
+        )
 
     def _fitted(self, node: Node, grad: Value, value: Value) -> Value:
         """Give the gradient that *node* sends the shape and element type of *value*.
@@ -304,15 +294,17 @@ class Backward:
         """
         if encoder(value) is not None:
             return grad
-        like = typed(value)
+        like = graphs.typed(value)
         grad = self.tape.summed(grad, like.shape)
-        added_up = has_trait(node, Trait.SUMMED_GRADIENT)
+        added_up = node_kinds.has_trait(node, Trait.SUMMED_GRADIENT)
         on_its_way = added_up and value not in self.parameters
-        if on_its_way or typed(grad).dtype == like.dtype:
+        if on_its_way or graphs.typed(grad).dtype == like.dtype:
             return grad
         if not added_up:
             return self.tape.op("cast", grad, dtype=like.dtype)
-        stream = gradient_stream(cast_stream(node.attributes.text("stream", "")))
+        stream = graphs.gradient_stream(
+            graphs.cast_stream(node.attributes.text("stream", ""))
+        )
         return self.tape.op("cast", grad, dtype=like.dtype, stream=stream)
 
     def _receive(self, node: Node, index: int, grad: Value | None) -> None:
@@ -396,11 +388,11 @@ class Backward:
 def _arrives_as_view(grad: Value) -> bool:
     """Whether autograd sends a view, which keeps the tensor that it is a view of."""
     producer = grad.producer
-    return producer is not None and is_view(producer)
+    return producer is not None and node_kinds.is_view(producer)
 
 
 def _reads_turned(node: Node, index: int) -> bool:
-    is_weight = is_linear(node) and index == _WEIGHT
+    is_weight = node_kinds.is_linear(node) and index == _WEIGHT
     return is_weight and not node.attributes.flag("weight_is_kn")
 
 
@@ -411,7 +403,7 @@ def _storage(value: Value) -> Value | None:
         if view is None and not in_place:
             return value
         source = node.operands[view or 0]
-        if typed(source).numel != typed(value).numel:
+        if graphs.typed(source).numel != graphs.typed(value).numel:
             return None
         value = source
     return None
@@ -420,8 +412,8 @@ def _storage(value: Value) -> Value | None:
 def _is_turned(grad: Value) -> bool:
     """Whether views permute the axes of what a kernel wrote."""
     perm: tuple[int, ...] | None = None
-    while (node := grad.producer) is not None and is_view(node):
-        step = permutation(node)
+    while (node := grad.producer) is not None and node_kinds.is_view(node):
+        step = node_kinds.permutation(node)
         if step is not None:
             perm = step if perm is None else tuple(step[axis] for axis in perm)
         elif perm is not None:
@@ -442,6 +434,6 @@ def _unknown(site: Site) -> Gradients:
         (*grads, *site.node.operands),
         names,
         {"op": f"{site.node.op}_backward"},
-        [typed(site.node.operands[index]) for index in wanted],
+        [graphs.typed(site.node.operands[index]) for index in wanted],
     )
     return dict(zip(wanted, node.results, strict=True))

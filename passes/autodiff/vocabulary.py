@@ -14,11 +14,8 @@ from perfc.ir.dims import Dim, product
 from perfc.ir.node_kinds import (
     is_all_gather,
 )
+from perfc.passes import graphs
 from perfc.passes.autodiff.wanted_gradients import DETACH
-from perfc.passes.graphs import (
-    Tape,
-    typed,
-)
 
 ALIKE = "alike"
 """Attribute of an `all_gather` whose result all ranks use in the same way."""
@@ -38,11 +35,11 @@ def gathered_scores(value: Value) -> Node | None:
     node = value.producer
     if node is None or not is_all_gather(node) or not node.attributes.flag(ALIKE):
         return None
-    last = typed(value).rank - 1
+    last = graphs.typed(value).rank - 1
     return node if node.attributes.integer("axis", 0) % (last + 1) == last else None
 
 
-def mask_outside(tape: Tape, tokens: Value, count: Dim) -> tuple[Value, Value]:
+def mask_outside(tape: graphs.Tape, tokens: Value, count: Dim) -> tuple[Value, Value]:
     """Return a mask of *tokens* outside [0, count), and row numbers with 0 for those.
 
     Both have the shape of *tokens*. *count* is the rows that this rank holds; it stands
@@ -57,7 +54,7 @@ def mask_outside(tape: Tape, tokens: Value, count: Dim) -> tuple[Value, Value]:
 
 
 def write_split_cross_entropy(
-    tape: Tape, part: Value, labels: Value, communicator: Mapping[str, AttrValue]
+    tape: graphs.Tape, part: Value, labels: Value, communicator: Mapping[str, AttrValue]
 ) -> Value:
     """Append the mean loss of logits of which each rank has a part; return the scalar.
 
@@ -66,9 +63,9 @@ def write_split_cross_entropy(
     All-reduced are one number a row, three times: the largest score, that of the label,
     and the sum of exponentials. Autograd sees all of it as one function.
     """
-    *batch, count = typed(part).shape
+    *batch, count = graphs.typed(part).shape
     rows = product(batch)
-    narrow = typed(part).dtype.bits < _F32.bits
+    narrow = graphs.typed(part).dtype.bits < _F32.bits
     scores = tape.op("cast", part, dtype=_F32) if narrow else part
     read = tape.op("alias", scores, call=DETACH)
     top = tape.op("reduce", read, kind="max", axes=(-1,), keepdims=True)
@@ -93,8 +90,8 @@ def write_split_cross_entropy(
     return tape.op("reduce", losses, kind="mean")
 
 
-def _integer(tape: Tape, like: Value, number: Dim) -> Value:
+def _integer(tape: graphs.Tape, like: Value, number: Dim) -> Value:
     name = tape.graph.fresh_name(f"{tape.constants}.integer")
-    attributes: dict[str, AttrValue] = {"dtype": typed(like).dtype, "shape": ()}
+    attributes: dict[str, AttrValue] = {"dtype": graphs.typed(like).dtype, "shape": ()}
     attributes["elements"] = (number,)
     return tape.node("constant", (), [name], attributes).results[0]

@@ -8,23 +8,10 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    AttrValue,
-    DType,
-    Graph,
-    Node,
-    Program,
-    Record,
-    TensorType,
-    Value,
-)
+from perfc import ir
+from perfc.ir import node_kinds
 from perfc.ir.core import Replacement
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    is_concat,
-    is_embedding_bag,
-)
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
 
@@ -45,9 +32,9 @@ class BatchEmbeddings(Transform):
 
     name: ClassVar[str] = "batch-embeddings"
     phase: ClassVar[Phase] = Phase.FORWARD
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED})
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Batch the bags of every op graph; say so where there are none."""
         found = 0
         for rank in program.classes:
@@ -58,7 +45,7 @@ class BatchEmbeddings(Transform):
             ctx.note("no-bags", "no two embedding bags can be looked up together")
 
 
-def can_batch(graph: Graph) -> bool:
+def can_batch(graph: ir.Graph) -> bool:
     """Whether the pass changes a graph."""
     return any(True for _ in _groups(graph))
 
@@ -74,16 +61,16 @@ class _Group:
 
     """
 
-    concat: Node
+    concat: ir.Node
     first: int
-    bags: tuple[Node, ...]
+    bags: tuple[ir.Node, ...]
 
 
-def _groups(graph: Graph) -> Iterator[_Group]:
+def _groups(graph: ir.Graph) -> Iterator[_Group]:
     """Yield bags that can be looked up together: runs of operands of a `concat`."""
     bags = {node.results[0]: node for node in graph if _is_plain(graph, node)}
     for node in graph:
-        if not is_concat(node) or node.attributes.get("axis") not in (1, -1):
+        if not node_kinds.is_concat(node) or node.attributes.get("axis") not in (1, -1):
             continue
         first = 0
         for key, run in itertools.groupby(
@@ -96,13 +83,13 @@ def _groups(graph: Graph) -> Iterator[_Group]:
             first += len(found)
 
 
-_Key: TypeAlias = tuple[DType, Dim, DType, DType, Dim, Record]
+_Key: TypeAlias = tuple[ir.DType, Dim, ir.DType, ir.DType, Dim, ir.Record]
 
 
-def _key(bag: Node) -> _Key:
+def _key(bag: ir.Node) -> _Key:
     """Return the properties that bags share that are looked up together."""
     weight, indices, offsets = (_typed(value) for value in bag.operands)
-    others = Record({k: v for k, v in bag.attributes.items() if k != "tables"})
+    others = ir.Record({k: v for k, v in bag.attributes.items() if k != "tables"})
     return (
         weight.dtype,
         weight.shape[1],
@@ -113,9 +100,9 @@ def _key(bag: Node) -> _Key:
     )
 
 
-def _is_plain(graph: Graph, node: Node) -> bool:
+def _is_plain(graph: ir.Graph, node: ir.Node) -> bool:
     """Whether a node sums rows of one table, by indices that are inputs."""
-    if not is_embedding_bag(node) or len(node.operands) != _OPERANDS:
+    if not node_kinds.is_embedding_bag(node) or len(node.operands) != _OPERANDS:
         return False
     attributes, inputs = node.attributes, set(graph.inputs)
     return (
@@ -130,12 +117,12 @@ def _is_plain(graph: Graph, node: Node) -> bool:
     )
 
 
-def _typed(value: Value) -> TensorType:
+def _typed(value: ir.Value) -> ir.TensorType:
     assert value.type is not None  # the pass requires types
     return value.type
 
 
-def _batch(graph: Graph, group: _Group) -> None:
+def _batch(graph: ir.Graph, group: _Group) -> None:
     """Put one lookup in place of several, before the first."""
     bags = group.bags
     _, indices, offsets = (_typed(value) for value in bags[0].operands)
@@ -144,14 +131,14 @@ def _batch(graph: Graph, group: _Group) -> None:
         lookups = lookups + _typed(bag.operands[1]).shape[0]
     bounds = offsets.shape[0] * len(bags) + 1
     inputs = [
-        graph.add_input(graph.fresh_name(name), TensorType(type_.dtype, (size,)))
+        graph.add_input(graph.fresh_name(name), ir.TensorType(type_.dtype, (size,)))
         for name, type_, size in (
             ("indices", indices, lookups),
             ("offsets", offsets, bounds),
         )
     ]
     out = _typed(bags[0].results[0])
-    attributes: dict[str, AttrValue] = {
+    attributes: dict[str, ir.AttrValue] = {
         **dict(bags[0].attributes),
         "tables": tuple(t for bag in bags for t in bag.attributes.records("tables")),
         "include_last_offset": True,
@@ -162,7 +149,7 @@ def _batch(graph: Graph, group: _Group) -> None:
         [*(bag.operands[0] for bag in bags), *inputs],
         (
             f"{bags[0].name}.batched",
-            TensorType(out.dtype, (out.shape[0], out.shape[1] * len(bags))),
+            ir.TensorType(out.dtype, (out.shape[0], out.shape[1] * len(bags))),
         ),
         attributes,
     )

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from perfc.ir import AttrValue, DType, Node, Value
-from perfc.ir.node_kinds import (
-    is_collective,
-)
+from perfc.ir import AttrValue, DType, Node, Value, node_kinds
 from perfc.ir.ops.wire import WIRE_FORMATS
 
 _ENCODE = "encode_rows"
@@ -62,6 +59,6 @@ class Codec:
 def encoder(value: Value) -> Node | None:
     """Return the node that encoded a value on its way; None for any other value."""
     node = value.producer
-    while node is not None and is_collective(node) and node.operands:
+    while node is not None and node_kinds.is_collective(node) and node.operands:
         node = node.operands[0].producer
     return node if node is not None and node.op == _ENCODE else None

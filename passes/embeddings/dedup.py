@@ -7,43 +7,21 @@ from typing import ClassVar
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels.locality import as_quotient
-from perfc.ir import (
-    DTYPES,
-    AnyKey,
-    AttrValue,
-    Graph,
-    Node,
-    Program,
-    Record,
-    TensorType,
-    Value,
-)
 from perfc.ir.dims import Dim, ceil_div, floor_div, total
 from perfc.ir.location import Location
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
-from perfc.passes.embeddings.session_groups import (
-    FeatureGroup,
-    check_session,
-    feature_groups,
-    read_stays,
-)
+from perfc.passes.embeddings import session_groups
 from perfc.passes.embeddings.sharded_tables import bags_of, lookups_of_tables
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import (
-    Tape,
-    change_tables,
-    forward_graph_of,
-    table_lookups,
-    table_names,
-    typed,
-)
 from perfc.passes.shapes import Inference
 
-_INVERSE = DTYPES["i32"]
+_INVERSE = ir.DTYPES["i32"]
 
 
 @attrs.frozen
@@ -73,7 +51,7 @@ class Dedup(Transform):
 
     name: ClassVar[str] = "dedup"
     phase: ClassVar[Phase] = Phase.FORWARD
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED})
     runs_before: ClassVar[frozenset[str]] = frozenset({"shard-embeddings", "training"})
     runs_after: ClassVar[frozenset[str]] = frozenset({"batch-embeddings"})
 
@@ -84,10 +62,10 @@ class Dedup(Transform):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        check_session(self.session, f"session of {self.name} is ")
-        read_stays(self.stay)
+        session_groups.check_session(self.session, f"session of {self.name} is ")
+        session_groups.read_stays(self.stay)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Deduplicate the lookups of a forward pass."""
         found = self.found(program)
         # Refuse tables that ranks hold already, whose lists come from all of them.
@@ -98,7 +76,7 @@ class Dedup(Transform):
                 "tables are sharded"
             )
             raise UnsupportedModelError(msg)
-        graph = forward_graph_of(program, self.name)
+        graph = graphs.forward_graph_of(program, self.name)
         lots = [_Lot.of(graph, group, number) for number, group in enumerate(found)]
         for group in found:
             share = f"{group.kept:.4g} of the lists of {len(group.tables)} tables"
@@ -108,25 +86,27 @@ class Dedup(Transform):
             return
         _Writer(graph, lots).write()
 
-    def found(self, program: Program) -> list[FeatureGroup]:
+    def found(self, program: ir.Program) -> list[session_groups.FeatureGroup]:
         """Return the groups of a model."""
-        known = table_names(table_lookups(program))
-        stays = read_stays(self.stay)
-        return feature_groups(self.session, stays, self.groups, known)
+        known = graphs.table_names(graphs.table_lookups(program))
+        stays = session_groups.read_stays(self.stay)
+        return session_groups.feature_groups(self.session, stays, self.groups, known)
 
 
-def _tell_repeats(graph: Graph, groups: Sequence[FeatureGroup]) -> None:
+def _tell_repeats(
+    graph: ir.Graph, groups: Sequence[session_groups.FeatureGroup]
+) -> None:
     kept = {table: group.kept for group in groups for table in group.tables}
 
-    def told(name: str, table: Record) -> Record:
+    def told(name: str, table: ir.Record) -> ir.Record:
         share = kept.get(name, 1.0)
         return table if share == 1 else table.updated(kept=share)
 
     nodes = [(graph, node) for node in graph if is_embedding_bag(node)]
-    change_tables(nodes, told)
+    graphs.change_tables(nodes, told)
 
 
-def _tables_of(node: Node) -> list[str]:
+def _tables_of(node: ir.Node) -> list[str]:
     weights = node.operands[: len(node.attributes.records("tables"))]
     return [value.name.removesuffix(".weight") for value in weights]
 
@@ -142,12 +122,14 @@ class _Lot:
 
     """
 
-    group: FeatureGroup
+    group: session_groups.FeatureGroup
     number: int
     samples: Dim
 
     @classmethod
-    def of(cls, graph: Graph, group: FeatureGroup, number: int) -> _Lot:
+    def of(
+        cls, graph: ir.Graph, group: session_groups.FeatureGroup, number: int
+    ) -> _Lot:
         """Find its lookups."""
         nodes = [n for n in graph if is_embedding_bag(n)]
         nodes = [n for n in nodes if not set(_tables_of(n)).isdisjoint(group.tables)]
@@ -175,7 +157,7 @@ class _Lot:
         return self.samples if part == whole else ceil_share(self.samples, part, whole)
 
     @property
-    def distinct(self) -> dict[str, AttrValue]:
+    def distinct(self) -> dict[str, ir.AttrValue]:
         """What a lookup is told of how many there are on average."""
         part, whole = self.quotient
         return {} if part == whole else {"distinct": (self.samples, part, whole)}
@@ -199,7 +181,7 @@ def ceil_share(count: Dim, part: int, whole: int) -> Dim:
     return floor_div(count * part + (whole - 1), whole)
 
 
-def _check(graph: Graph, node: Node, group: FeatureGroup) -> None:
+def _check(graph: ir.Graph, node: ir.Node, group: session_groups.FeatureGroup) -> None:
     """Refuse lookups whose lists cannot be told apart before they are looked up."""
     lists = node.operands[len(node.attributes.records("tables")) :]
     problem = ""
@@ -218,7 +200,7 @@ def _check(graph: Graph, node: Node, group: FeatureGroup) -> None:
         raise UnsupportedModelError(msg)
 
 
-def _others(graph: Graph, node: Node, value: Value) -> list[Node]:
+def _others(graph: ir.Graph, node: ir.Node, value: ir.Value) -> list[ir.Node]:
     return [other for other in graph.readers(value) if other is not node]
 
 
@@ -233,9 +215,9 @@ class _Part:
 
     """
 
-    node: Node
+    node: ir.Node
     at: tuple[int, ...]
-    pooled: Value
+    pooled: ir.Value
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -254,10 +236,10 @@ class _Writer:
 
     """
 
-    graph: Graph
+    graph: ir.Graph
     lots: Sequence[_Lot]
-    _lists_of: dict[tuple[Value, tuple[Dim, ...]], Value] = attrs.field(
-        factory=dict["tuple[Value, tuple[Dim, ...]]", Value], init=False
+    _lists_of: dict[tuple[ir.Value, tuple[Dim, ...]], ir.Value] = attrs.field(
+        factory=dict["tuple[ir.Value, tuple[Dim, ...]]", ir.Value], init=False
     )
     _parts: dict[_Lot | None, list[_Part]] = attrs.field(
         factory=dict["_Lot | None", "list[_Part]"], init=False
@@ -275,10 +257,10 @@ class _Writer:
         rows = {node.results[0] for node in old}
         readers = (n for n in self.graph if not rows.isdisjoint(n.operands))
         first, reader = next(iter(old)), next(readers, None)
-        tape = Tape(self.graph, Inference(self.graph, BUILTIN_OPS), Location())
+        tape = graphs.Tape(self.graph, Inference(self.graph, BUILTIN_OPS), Location())
         tape.constants = "dedup"
 
-        def step(node: Node) -> None:
+        def step(node: ir.Node) -> None:
             if node is first:
                 for each, lots in old.items():
                     self._look_up(tape, each, lots)
@@ -292,7 +274,9 @@ class _Writer:
         lists = (v for node in old for v in node.operands[len(_tables_of(node)) :])
         self.graph.erase_unused_inputs(lists)
 
-    def _look_up(self, tape: Tape, node: Node, lots: Sequence[_Lot | None]) -> None:
+    def _look_up(
+        self, tape: graphs.Tape, node: ir.Node, lots: Sequence[_Lot | None]
+    ) -> None:
         """Look up the tables of a node, those of each group apart."""
         tape.stem, tape.location = node.name, node.location
         records = node.attributes.records("tables")
@@ -300,15 +284,15 @@ class _Writer:
             at = tuple(n for n, own in enumerate(lots) if own is lot)
             operands = [node.operands[n] for n in at]
             operands += self._lists(node, lot, at)
-            attributes: dict[str, AttrValue] = dict(node.attributes)
+            attributes: dict[str, ir.AttrValue] = dict(node.attributes)
             attributes["tables"] = tuple(records[n] for n in at)
             attributes |= {} if lot is None else lot.distinct
             pooled = tape.op("embedding_bag", *operands, **attributes)
             self._parts.setdefault(lot, []).append(_Part(node, at, pooled))
 
     def _lists(
-        self, node: Node, lot: _Lot | None, at: Sequence[int]
-    ) -> Iterator[Value]:
+        self, node: ir.Node, lot: _Lot | None, at: Sequence[int]
+    ) -> Iterator[ir.Value]:
         """Declare the indices and offsets of some tables of a node."""
         each, old = lookups_of_tables(node), node.operands[len(_tables_of(node)) :]
         left = [each[n] if lot is None else lot.lookups(each[n]) for n in at]
@@ -316,27 +300,27 @@ class _Writer:
         indices, *offsets = old
         shape: tuple[Dim, ...] = (total(left),)
         if not offsets:
-            shape = (bags, *typed(indices).shape[1:])
+            shape = (bags, *graphs.typed(indices).shape[1:])
         yield self._declared(indices, shape)
         more = 1 if node.attributes.flag("include_last_offset") else 0
         for value in offsets:
             yield self._declared(value, (bags * len(at) + more,))
 
-    def _declared(self, like: Value, shape: tuple[Dim, ...]) -> Value:
+    def _declared(self, like: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
         """Declare a list in the place of another; once, where lookups share it."""
         key = like, shape
         if len(self.graph.readers(like)) == 1 or key not in self._lists_of:
             name = self.graph.fresh_name(f"{like.name}.distinct")
-            type_ = attrs.evolve(typed(like), shape=shape)
+            type_ = attrs.evolve(graphs.typed(like), shape=shape)
             self._lists_of[key] = self.graph.add_input(name, type_)
         return self._lists_of[key]
 
-    def _expand(self, tape: Tape) -> None:
+    def _expand(self, tape: graphs.Tape) -> None:
         """Give every sample its rows, and those who read them."""
-        columns: dict[Node, dict[int, Value]] = {}
-        whole: dict[Node, Value] = {}
+        columns: dict[ir.Node, dict[int, ir.Value]] = {}
+        whole: dict[ir.Node, ir.Value] = {}
         for lot, parts in self._parts.items():
-            pieces: Sequence[Value] = [part.pooled for part in parts]
+            pieces: Sequence[ir.Value] = [part.pooled for part in parts]
             if lot is not None:
                 pieces = _expanded(tape, lot, parts)
             for part, piece in zip(parts, pieces, strict=True):
@@ -355,13 +339,15 @@ class _Writer:
             self.graph.replace_uses(node.results[0], value)
 
 
-def _expanded(tape: Tape, lot: _Lot, parts: Sequence[_Part]) -> Sequence[Value]:
+def _expanded(
+    tape: graphs.Tape, lot: _Lot, parts: Sequence[_Part]
+) -> Sequence[ir.Value]:
     """Take the rows of every sample by the inverse index; return those of each part."""
     node = parts[0].node
     module = node.location.module.rpartition(".")[0]
     tape.stem = f"dedup.{lot.number}"
     tape.location = attrs.evolve(node.location, module=module, name=tape.stem)
-    type_ = TensorType(_INVERSE, (lot.samples,))
+    type_ = ir.TensorType(_INVERSE, (lot.samples,))
     name = tape.graph.fresh_name(f"{tape.stem}.inverse")
     inverse = tape.graph.add_input(name, type_)
     joined = [part.pooled for part in parts]
@@ -371,7 +357,9 @@ def _expanded(tape: Tape, lot: _Lot, parts: Sequence[_Part]) -> Sequence[Value]:
     return _split(tape, found, tuple(sum(part.dims) for part in parts))
 
 
-def _split(tape: Tape, rows: Value, sizes: tuple[int, ...]) -> Sequence[Value]:
+def _split(
+    tape: graphs.Tape, rows: ir.Value, sizes: tuple[int, ...]
+) -> Sequence[ir.Value]:
     """View columns."""
     if len(sizes) == 1:
         return [rows]

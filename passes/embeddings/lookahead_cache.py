@@ -8,24 +8,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.costmodels.locality import (
-    CachedTable,
-    LookAheadRows,
-    lru_window,
-    parse_popularity,
-    window_that_fits,
-)
-from perfc.ir import (
-    AnyKey,
-    Kernel,
-    LaunchGraph,
-    LaunchOp,
-    Program,
-    Record,
-    TaskKind,
-    UsageError,
-    Work,
-)
+from perfc import ir
+from perfc.costmodels import locality
 from perfc.ir.dims import evaluate
 from perfc.ir.launch import HOST_KINDS, ResourceKind
 from perfc.ir.node_kinds import is_embedding_bag
@@ -74,8 +58,8 @@ class LookaheadCache(Pass):
     """
 
     name: ClassVar[str] = "lookahead-cache"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES})
     runs_before: ClassVar[frozenset[str]] = frozenset({"kernel-cost", "overhead"})
 
     window: int
@@ -94,21 +78,21 @@ class LookaheadCache(Pass):
         ):
             if value < least:
                 msg = f"{option}={value} of {self.name}: expected {what}"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         if self.policy not in POLICIES:
             msg = (
                 f"policy={self.policy!r} of {self.name}: expected {', '.join(POLICIES)}"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         for option, number in (
             ("oracle-us", self.oracle_us),
             ("nic-gbit-per-s", self.nic_gbit_per_s),
         ):
             if not 0 <= number < math.inf:
                 msg = f"{option}={number:g} of {self.name}: expected 0 or more, finite"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Put what rows need beside, or around, the step of every rank."""
         tables = cached_tables(program)
         ranks = sum(len(rank.ranks) for rank in program.classes)
@@ -117,11 +101,11 @@ class LookaheadCache(Pass):
         ctx.set(LAUNCHES, program, graphs)
 
     def _plan(
-        self, tables: Sequence[CachedTable], ranks: int, ctx: PassContext
+        self, tables: Sequence[locality.CachedTable], ranks: int, ctx: PassContext
     ) -> _Plan:
         window = self.window
         if self.policy == LOOK_AHEAD:
-            window = window_that_fits(tables, self.window, self.rows)
+            window = locality.window_that_fits(tables, self.window, self.rows)
             if window < self.window:
                 ctx.note(
                     "window-shrunk",
@@ -131,7 +115,7 @@ class LookaheadCache(Pass):
         found = [table.ahead(window) for table in tables]
         fetched = [rows.fetched for rows in found]
         if self.policy == LRU:
-            held = lru_window(tables, self.rows)
+            held = locality.lru_window(tables, self.rows)
             fetched = [0.0 if math.isinf(held) else t.missed(held) for t in tables]
             if ranks > 1:
                 ctx.note(
@@ -170,15 +154,15 @@ class LookaheadCache(Pass):
             f"{ctx.target.name} has no network: give {self.name} nic-gbit-per-s, or "
             "name a system with one (`perfc targets` lists them)"
         )
-        raise UsageError(msg)
+        raise ir.UsageError(msg)
 
 
-def cached_tables(program: Program) -> list[CachedTable]:
+def cached_tables(program: ir.Program) -> list[locality.CachedTable]:
     """Return the tables of a program, as a batch of all its ranks looks them up."""
     ranks = sum(len(rank.ranks) for rank in program.classes)
     graph = program.classes[0].ops
     nodes = [] if graph is None else [node for node in graph if is_embedding_bag(node)]
-    found: list[CachedTable] = []
+    found: list[locality.CachedTable] = []
     for node in nodes:
         lookups = lookups_of_tables(node)
         records = node.attributes.records("tables")
@@ -186,9 +170,9 @@ def cached_tables(program: Program) -> list[CachedTable]:
             said = table.get("popularity", node.attributes.get("popularity"))
             row_bytes = table.integer("dim") * typed(weight).dtype.bits / 8
             number = float(evaluate(count, program.bindings)) * ranks
-            popularity = parse_popularity(str(said or ""))
+            popularity = locality.parse_popularity(str(said or ""))
             rows = table.integer("rows")
-            found.append(CachedTable.of(popularity, rows, number, row_bytes))
+            found.append(locality.CachedTable.of(popularity, rows, number, row_bytes))
     if not found:
         msg = f"{program.name} has no embedding bags: there are no rows to cache"
         raise UnsupportedModelError(msg)
@@ -200,16 +184,16 @@ def _on_nodes(ranks: int, ctx: PassContext) -> tuple[int, int]:
     return (1, ranks) if system is None else system.members(ranks)
 
 
-def _bytes(tables: Sequence[CachedTable], rows: Sequence[float]) -> float:
+def _bytes(tables: Sequence[locality.CachedTable], rows: Sequence[float]) -> float:
     return math.fsum(t.row_bytes * n for t, n in zip(tables, rows, strict=True))
 
 
 def _synced(
-    tables: Sequence[CachedTable],
-    found: Sequence[LookAheadRows],
+    tables: Sequence[locality.CachedTable],
+    found: Sequence[locality.LookAheadRows],
     ranks: int,
     ctx: PassContext,
-) -> tuple[Kernel, ...]:
+) -> tuple[ir.Kernel, ...]:
     """Return the collectives of a step: of rows wanted next, and of others."""
     if ranks < 2:  # noqa: PLR2004 - one trainer has all rows
         return ()
@@ -219,11 +203,11 @@ def _synced(
         _bytes(tables, [rows.others for rows in found]),
     )
     return tuple(
-        Kernel(
+        ir.Kernel(
             "all_reduce",
             "fp32",
             "",
-            Record(
+            ir.Record(
                 {
                     "bytes": math.ceil(size),
                     "ranks": ranks,
@@ -231,7 +215,7 @@ def _synced(
                     "gpus_per_node": per_node,
                 }
             ),
-            Work(0, math.ceil(size), math.ceil(size)),
+            ir.Work(0, math.ceil(size), math.ceil(size)),
         )
         for size in sizes
     )
@@ -252,9 +236,9 @@ class _Plan:
     ahead: bool
     way_s: float
     oracle_s: float
-    synced: tuple[Kernel, ...]
+    synced: tuple[ir.Kernel, ...]
 
-    def around(self, graph: LaunchGraph) -> LaunchGraph:
+    def around(self, graph: ir.LaunchGraph) -> ir.LaunchGraph:
         """Return the launches of a rank with tasks for rows.
 
         Ops are in the order of their tasks, as the host's times want them.
@@ -300,22 +284,22 @@ class _Rows:
 
     """
 
-    made: LaunchGraph
+    made: ir.LaunchGraph
     stream: int
     issue: int
 
     @classmethod
-    def begun(cls, made: LaunchGraph) -> _Rows:
+    def begun(cls, made: ir.LaunchGraph) -> _Rows:
         """Begin with the thread and the stream of rows."""
         thread, stream = made.thread("rows"), made.stream("rows")
         op = _op(made, "begin")
-        issue = made.task(TaskKind.HOST, thread, op=op, detail=_STAGE, stated_s=0.0)
+        issue = made.task(ir.TaskKind.HOST, thread, op=op, detail=_STAGE, stated_s=0.0)
         return cls(made, stream, issue)
 
     def moved(self, what: str, seconds: float, after: tuple[int, ...] = ()) -> int:
         """Move rows over the network; return the task."""
         return self.made.task(
-            TaskKind.COPY,
+            ir.TaskKind.COPY,
             self.stream,
             op=_op(self.made, what),
             issue=self.issue,
@@ -328,17 +312,17 @@ class _Rows:
         """Let another host take its time."""
         thread = self.made.thread(what)
         op = _op(self.made, what)
-        self.made.task(TaskKind.HOST, thread, op=op, detail=what, stated_s=seconds)
+        self.made.task(ir.TaskKind.HOST, thread, op=op, detail=what, stated_s=seconds)
 
     def collective(
-        self, what: str, thread: int, kernel: Kernel, after: tuple[int, ...] = ()
+        self, what: str, thread: int, kernel: ir.Kernel, after: tuple[int, ...] = ()
     ) -> None:
         """Let all trainers sum rows up."""
         made, stream = self.made, self.made.stream(what)
         op = _op(made, what)
-        call = made.task(TaskKind.CALL, thread, op=op, detail=_CALL)
+        call = made.task(ir.TaskKind.CALL, thread, op=op, detail=_CALL)
         made.task(
-            TaskKind.COLLECTIVE,
+            ir.TaskKind.COLLECTIVE,
             stream,
             op=op,
             kernel=made.intern(kernel),
@@ -351,26 +335,26 @@ class _Rows:
 _CALL = "cudaLaunchKernelExC"
 
 
-def _op(made: LaunchGraph, what: str) -> int:
-    return made.add_op(LaunchOp(f"{_STAGE}::{what}", f"{_STAGE}.{what}"))
+def _op(made: ir.LaunchGraph, what: str) -> int:
+    return made.add_op(ir.LaunchOp(f"{_STAGE}::{what}", f"{_STAGE}.{what}"))
 
 
-def _with_ops(made: LaunchGraph, graph: LaunchGraph, op: int, until: int) -> int:
+def _with_ops(made: ir.LaunchGraph, graph: ir.LaunchGraph, op: int, until: int) -> int:
     """Add the ops after *op* up to *until*; return the last that is there."""
     for number in range(op + 1, until + 1):
         made.add_op(graph.ops[number])
     return max(op, until)
 
 
-def _end(graph: LaunchGraph) -> int:
-    syncs = [n for n, kind in enumerate(graph.kind) if kind is TaskKind.SYNC]
+def _end(graph: ir.LaunchGraph) -> int:
+    syncs = [n for n, kind in enumerate(graph.kind) if kind is ir.TaskKind.SYNC]
     last = syncs[-1] if syncs else len(graph) - 1
     if graph.op[last] < 0:
         return last
     return graph.op.index(graph.op[last])
 
 
-def _ends(made: LaunchGraph, graph: LaunchGraph) -> tuple[int, ...]:
+def _ends(made: ir.LaunchGraph, graph: ir.LaunchGraph) -> tuple[int, ...]:
     """Return the last task so far on each stream of the step."""
     streams = {
         number

@@ -9,15 +9,10 @@ import attrs
 from perfc.costmodels import UVM_CACHING
 from perfc.costmodels.embedding import HOST, REMOTE, RPC_US
 from perfc.ir import AnyKey, AttrValue, Program, Record, UsageError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.table_tiers import TIERS, USUAL_CACHE, in_tier, is_share
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    change_tables,
-    require_table,
-    table_lookups,
-    table_names,
-)
 
 _SERVER = "2s-skylake"
 """What a parameter server is if nothing is said: a CPU server of the study of Zion."""
@@ -116,10 +111,12 @@ class PlaceEmbeddings(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Write it down in the lookups of every op graph."""
-        nodes = table_lookups(program)
+        nodes = graphs.table_lookups(program)
         wanted = ""
         if self.table:
-            wanted = require_table(program, self.table, table_names(nodes))
+            wanted = graphs.require_table(
+                program, self.table, graphs.table_names(nodes)
+            )
         more = self._told()
 
         def placed(name: str, table: Record) -> Record:
@@ -127,7 +124,7 @@ class PlaceEmbeddings(Transform):
                 return table
             return in_tier(table, self.tier, self.cache, **more)
 
-        change_tables(nodes, placed)
+        graphs.change_tables(nodes, placed)
 
     def _told(self) -> dict[str, AttrValue]:
         """Return the fields that tables get besides their tier."""

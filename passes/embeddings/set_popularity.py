@@ -9,15 +9,9 @@ import attrs
 
 from perfc.costmodels.locality import read_popularity
 from perfc.ir import AnyKey, Program, Record, UsageError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    change_tables,
-    listed,
-    require_table,
-    table_lookups,
-    table_names,
-)
 
 
 @attrs.frozen
@@ -50,8 +44,8 @@ class SetPopularity(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Write it down in the lookups of every op graph."""
-        nodes = table_lookups(program)
-        by_table = self._by_table(program, table_names(nodes))
+        nodes = graphs.table_lookups(program)
+        by_table = self._by_table(program, graphs.table_names(nodes))
         of_all = by_table.get("")
 
         def said(name: str, table: Record) -> Record:
@@ -60,16 +54,16 @@ class SetPopularity(Transform):
                 text = of_all
             return table if text is None else table.updated(popularity=text)
 
-        change_tables(nodes, said)
+        graphs.change_tables(nodes, said)
 
     def _by_table(self, program: Program, known: Sequence[str]) -> Mapping[str, str]:
         """Return popularity by table, or by nothing for all."""
         texts = read_popularity(self.popularity)
         if self.table:
-            wanted = require_table(program, self.table, known)
+            wanted = graphs.require_table(program, self.table, known)
             if wanted not in texts and len(texts) > 1:
                 msg = f"{self.popularity} says nothing of table {wanted!r}; it has "
-                raise UsageError(msg + listed(list(texts)))
+                raise UsageError(msg + graphs.listed(list(texts)))
             return {wanted: texts.get(wanted, next(iter(texts.values())))}
         if set(texts) <= set(known):
             return texts
@@ -78,8 +72,10 @@ class SetPopularity(Transform):
         if len(texts) == len(known):
             return dict(zip(known, texts.values(), strict=True))
         msg = (
-            f"{self.popularity} has {len(texts)} tables ({listed(list(texts))}), "
-            f"{program.name} has {len(known)} ({listed(known)}): neither names nor "
+            f"{self.popularity} has {len(texts)} tables "
+            f"({graphs.listed(list(texts))}), "
+            f"{program.name} has {len(known)} ({graphs.listed(known)}): neither names "
+            "nor "
             "numbers agree"
         )
         raise UsageError(msg)

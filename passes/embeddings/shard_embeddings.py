@@ -13,6 +13,7 @@ from perfc.ir.location import Location
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.embeddings.codec import FULL_PRECISION, PRECISIONS, Codec
 from perfc.passes.embeddings.joint_exchange import joined
@@ -32,11 +33,6 @@ from perfc.passes.embeddings.sharding_plan import (
 from perfc.passes.embeddings.sharding_types import DATA_PARALLEL
 from perfc.passes.embeddings.table_tiers import in_tier
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import (
-    Tape,
-    change_tables,
-    forward_graph_of,
-)
 from perfc.passes.shapes import Inference
 
 
@@ -132,7 +128,7 @@ class ShardEmbeddings(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Make a class of each kind of rank."""
-        graph = forward_graph_of(program, self.name)
+        graph = graphs.forward_graph_of(program, self.name)
         world = self._world
         sizes = [t.size for bags in Bags.lots(graph) for t in bags.tables]
         plan = find_plan(self.plan, sizes, world)
@@ -197,7 +193,9 @@ class ShardEmbeddings(Transform):
         nodes = {node: tables for bags in lots for node, tables in bags.nodes.items()}
         first = next(node for node in graph if node in nodes)
         module = first.location.module.rpartition(".")[0]
-        tape = Tape(graph, Inference(graph, BUILTIN_OPS), Location(module=module))
+        tape = graphs.Tape(
+            graph, Inference(graph, BUILTIN_OPS), Location(module=module)
+        )
         tape.constants = "shard"
         codec = self._codec
         exchanges = [
@@ -229,7 +227,7 @@ def _put_into_tiers(graph: Graph, plan: Plan) -> None:
         return in_tier(table, found.tier, found.cache) if found.tier else table
 
     nodes = [node for bags in Bags.lots(graph) for node in bags.nodes]
-    change_tables([(graph, node) for node in nodes], placed)
+    graphs.change_tables([(graph, node) for node in nodes], placed)
 
 
 def _kept_local(graph: Graph, lookups: LookupNodes, plan: Plan) -> frozenset[Node]:

@@ -17,17 +17,9 @@ import attrs
 from perfc.ir import DTYPES, AttrValue, DType, Node, TensorType, Value
 from perfc.ir.dims import Dim, floor_div, maximum, total
 from perfc.ir.ops.wire import encoded
+from perfc.passes import graphs
+from perfc.passes.embeddings import sharded_tables
 from perfc.passes.embeddings.codec import Codec
-from perfc.passes.embeddings.sharded_tables import (
-    Bags,
-    LookupNodes,
-    Shard,
-    ShardingGroup,
-)
-from perfc.passes.graphs import (
-    Tape,
-    typed,
-)
 
 
 class SentLookups(Protocol):
@@ -37,7 +29,7 @@ class SentLookups(Protocol):
         """Write it up to the collective that brings the rows of this rank's samples."""
         ...
 
-    def receive(self, got: Value) -> list[tuple[Shard, Value]]:
+    def receive(self, got: Value) -> list[tuple[sharded_tables.Shard, Value]]:
         """Write the rest; return the pooled rows of each shard, [batch, dim]."""
         ...
 
@@ -63,9 +55,9 @@ class Exchange:
 
     """
 
-    tape: Tape
-    bags: Bags
-    group: ShardingGroup
+    tape: graphs.Tape
+    bags: sharded_tables.Bags
+    group: sharded_tables.ShardingGroup
     place: int
     codec: Codec | None
     functional: bool = False
@@ -84,7 +76,7 @@ class Exchange:
             sent = found if last else self._decoded("quantize", found, codec)
         return self._exchanged(self._encoded(sent, self.codec)) if among else sent
 
-    def receive(self, got: Value) -> list[tuple[Shard, Value]]:
+    def receive(self, got: Value) -> list[tuple[sharded_tables.Shard, Value]]:
         """Write what follows; return the pooled rows of each shard, [batch, dim]."""
         among = len(self.group.places) > 1
         codec = self.codec if among else self._codec_of_sums
@@ -101,7 +93,7 @@ class Exchange:
     @property
     def _rows(self) -> DType:
         """Element type of pooled rows."""
-        return typed(self.bags.first.results[0]).dtype
+        return graphs.typed(self.bags.first.results[0]).dtype
 
     @property
     def _codec_of_sums(self) -> Codec | None:
@@ -109,7 +101,7 @@ class Exchange:
 
     def _encoded(self, sent: Value, codec: Codec | None) -> Value:
         """Make of rows what is sent."""
-        if codec is None or codec.keeps(typed(sent).dtype):
+        if codec is None or codec.keeps(graphs.typed(sent).dtype):
             return sent
         return self.named("quantize").op("encode_rows", sent, **codec.attributes)
 
@@ -117,17 +109,17 @@ class Exchange:
         """Make rows of what was sent; a list, if ranks have exchanged it."""
         if codec is None or codec.keeps(self._rows):
             return got
-        shape = typed(got).shape
+        shape = graphs.typed(got).shape
         if len(self.group.places) > 1 and what == "dequantize":
             shape = (self.bags.batch * sum(self.widths),)
         own: dict[str, AttrValue] = {"dtype": self._rows, "shape": shape}
         return self.named(what).op("decode_rows", got, **codec.attributes, **own)
 
     @property
-    def _own(self) -> Sequence[Shard]:
+    def _own(self) -> Sequence[sharded_tables.Shard]:
         return self.group.places[self.place]
 
-    def named(self, what: str) -> Tape:
+    def named(self, what: str) -> graphs.Tape:
         """Return the tape, for nodes of one part of the exchange."""
         tape = self.tape
         tape.stem = f"{self.group.name}.{what}"
@@ -200,7 +192,7 @@ class Exchange:
 
     def _slowest(self, sent: Value, got: Sequence[Dim]) -> dict[str, AttrValue]:
         """Say how many bytes the slowest rank sends or gets, where ranks differ."""
-        type_, batch = typed(sent), self.bags.batch
+        type_, batch = graphs.typed(sent), self.bags.batch
         amounts = dict.fromkeys((type_.numel, *got))
         if len(amounts) == 1 and not self.bags.distinct:
             return {}
@@ -216,7 +208,7 @@ class Exchange:
         """Look up the samples of all ranks in the tables of this one."""
         graph = self.tape.graph
         if not self._own:
-            dtype = typed(self.bags.first.operands[0]).dtype
+            dtype = graphs.typed(self.bags.first.operands[0]).dtype
             name = graph.fresh_name(f"{self.group.name}.nothing")
             return graph.add_parameter(name, TensorType(dtype, (0,)))
         weights = [self._weight(shard) for shard in self._own]
@@ -229,9 +221,9 @@ class Exchange:
         tape = self.named("lookup")
         return tape.op("embedding_bag", *weights, indices, offsets, **attributes)
 
-    def _weight(self, shard: Shard) -> Value:
+    def _weight(self, shard: sharded_tables.Shard) -> Value:
         """Declare a part of a table; a whole table stays as it is."""
-        if shard.type == typed(shard.table.weight):
+        if shard.type == graphs.typed(shard.table.weight):
             return shard.table.weight
         graph, name = self.tape.graph, shard.table.weight.name
         part = f".{shard.part}" if shard.parts > 1 else ""
@@ -310,9 +302,9 @@ class Lookups:
 
     """
 
-    tape: Tape
+    tape: graphs.Tape
     exchanges: Sequence[SentLookups]
-    nodes: LookupNodes
+    nodes: sharded_tables.LookupNodes
     _sent: list[Value] = attrs.field(factory=list[Value], init=False)
 
     def write(self, start: Node) -> None:

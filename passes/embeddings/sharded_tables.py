@@ -9,18 +9,14 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels import parse_popularity
-from perfc.ir import AttrValue, DType, Graph, Node, Record, TensorType, Value
+from perfc.ir import node_kinds
 from perfc.ir.dims import Dim, ceil_div, floor_div, total
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
 from perfc.ir.ops.embedding import bags
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.embeddings.sharding_plan import Placement, TableSize, World
-from perfc.passes.graphs import (
-    typed,
-)
 
 
 @attrs.frozen(eq=False)
@@ -36,8 +32,8 @@ class EmbeddingTable:
     """
 
     name: str
-    weight: Value
-    record: Record
+    weight: ir.Value
+    record: ir.Record
     lookups: Dim
 
     @property
@@ -62,7 +58,7 @@ class EmbeddingTable:
         return TableSize(self.name, self.dim, self.dim * self.pooling)
 
 
-LookupNodes: TypeAlias = Mapping[Node, Sequence[EmbeddingTable]]
+LookupNodes: TypeAlias = Mapping[ir.Node, Sequence[EmbeddingTable]]
 """Lookups, with the tables of each."""
 
 
@@ -77,11 +73,11 @@ class Bags:
 
     """
 
-    nodes: Mapping[Node, tuple[EmbeddingTable, ...]]
+    nodes: Mapping[ir.Node, tuple[EmbeddingTable, ...]]
     batch: Dim
 
     @classmethod
-    def of(cls, graph: Graph) -> Bags:
+    def of(cls, graph: ir.Graph) -> Bags:
         """Find them, where all have as many bags."""
         lots = cls.lots(graph)
         if len(lots) > 1:
@@ -89,20 +85,20 @@ class Bags:
         return lots[0]
 
     @classmethod
-    def lots(cls, graph: Graph) -> list[Bags]:
+    def lots(cls, graph: ir.Graph) -> list[Bags]:
         """Find them, those together that have as many bags."""
         inputs, weights = frozenset(graph.inputs), frozenset(graph.parameters)
         uses = Counter(value for node in graph for value in node.operands)
         found = {
             node: tuple(_tables(node, inputs, weights, uses))
             for node in graph
-            if is_embedding_bag(node)
+            if node_kinds.is_embedding_bag(node)
         }
         if not found:
             msg = f"{graph} has no embedding bags: there are no tables to shard"
             raise UnsupportedModelError(msg)
         _check(graph, found)
-        lots: dict[object, dict[Node, tuple[EmbeddingTable, ...]]] = {}
+        lots: dict[object, dict[ir.Node, tuple[EmbeddingTable, ...]]] = {}
         for node, tables in found.items():
             key = bags_of(node), node.attributes.get("distinct")
             lots.setdefault(key, {})[node] = tables
@@ -129,7 +125,7 @@ class Bags:
         return int(str(part)), int(str(whole))
 
     @property
-    def filled(self) -> dict[str, AttrValue]:
+    def filled(self) -> dict[str, ir.AttrValue]:
         """What an exchange is told of bags that are none on average."""
         if not self.distinct:
             return {}
@@ -150,18 +146,18 @@ class Bags:
         return [table for tables in self.nodes.values() for table in tables]
 
     @property
-    def first(self) -> Node:
+    def first(self) -> ir.Node:
         """The first lookup: the others are like it."""
         return next(iter(self.nodes))
 
     @property
-    def index_type(self) -> DType:
+    def index_type(self) -> ir.DType:
         """Element type of the indices."""
         node = self.first
-        return typed(node.operands[len(self.nodes[node])]).dtype
+        return graphs.typed(node.operands[len(self.nodes[node])]).dtype
 
 
-def _check(graph: Graph, found: LookupNodes) -> None:
+def _check(graph: ir.Graph, found: LookupNodes) -> None:
     """Refuse lookups that cannot be sharded together."""
     if len({_alike(node) for node in found}) > 1:
         raise _unlike(graph)
@@ -172,16 +168,16 @@ def _check(graph: Graph, found: LookupNodes) -> None:
         raise UnsupportedModelError(msg)
 
 
-def _unlike(graph: Graph) -> UnsupportedModelError:
+def _unlike(graph: ir.Graph) -> UnsupportedModelError:
     msg = f"{graph} looks up its tables in several ways; they must be alike"
     return UnsupportedModelError(msg)
 
 
 def _tables(
-    node: Node,
-    inputs: AbstractSet[Value],
-    parameters: AbstractSet[Value],
-    uses: Mapping[Value, int],
+    node: ir.Node,
+    inputs: AbstractSet[ir.Value],
+    parameters: AbstractSet[ir.Value],
+    uses: Mapping[ir.Value, int],
 ) -> Iterator[EmbeddingTable]:
     """Yield the tables of a lookup."""
     attributes = node.attributes
@@ -209,10 +205,10 @@ def _tables(
         )
 
 
-def lookups_of_tables(node: Node) -> list[Dim]:
+def lookups_of_tables(node: ir.Node) -> list[Dim]:
     """Return how many indices each table gets: by its pooling, or all alike."""
     records = node.attributes.records("tables")
-    indices: Dim = typed(node.operands[len(records)]).numel
+    indices: Dim = graphs.typed(node.operands[len(records)]).numel
     poolings = [record.get("pooling") for record in records]
     known = [p for p in poolings if isinstance(p, int) and not isinstance(p, bool)]
     batch = bags_of(node)
@@ -221,17 +217,17 @@ def lookups_of_tables(node: Node) -> list[Dim]:
     return [floor_div(indices, len(records))] * len(records)
 
 
-def bags_of(node: Node) -> Dim:
+def bags_of(node: ir.Node) -> Dim:
     """Return how many bags a lookup has of each of its tables."""
-    return bags(node.attributes, [typed(value) for value in node.operands])
+    return bags(node.attributes, [graphs.typed(value) for value in node.operands])
 
 
-def _alike(node: Node) -> tuple[object, ...]:
+def _alike(node: ir.Node) -> tuple[object, ...]:
     """Return the properties that lookups share that are done together."""
     count = len(node.attributes.records("tables"))
-    weights = {typed(value).dtype for value in node.operands[:count]}
+    weights = {graphs.typed(value).dtype for value in node.operands[:count]}
     kept = ("mode", "popularity", "out_dtype")
-    indices = typed(node.operands[count]).dtype
+    indices = graphs.typed(node.operands[count]).dtype
     described = tuple(node.attributes.get(name) for name in kept)
     return (frozenset(weights), indices, *described)
 
@@ -254,18 +250,18 @@ class Shard:
     among: int = 1
 
     @property
-    def type(self) -> TensorType:
+    def type(self) -> ir.TensorType:
         """The rows and columns that a rank has: of shared rows as many as any."""
         rows = ceil_div(self.table.rows, self.among)
-        dtype = typed(self.table.weight).dtype
-        return TensorType(dtype, (rows, self.dim))
+        dtype = graphs.typed(self.table.weight).dtype
+        return ir.TensorType(dtype, (rows, self.dim))
 
     @property
     def dim(self) -> int:
         """Its columns."""
         return self.table.dim // self.parts
 
-    def record(self, kind: str) -> Record:
+    def record(self, kind: str) -> ir.Record:
         """Describe it as `embedding_bag` wants it; a rank looks up its share."""
         rows, dim = self.type.shape
         pooling = self.table.record.get("pooling")

@@ -32,39 +32,31 @@ import attrs
 from perfc.costmodels import UVM_CACHING
 from perfc.ir import PerfcError, UsageError, parse_json, spend
 from perfc.ir.support import read_text
-from perfc.passes.embeddings.sharding_types import (
-    COLUMN_WISE,
-    DATA_PARALLEL,
-    GRID,
-    ROW_WISE,
-    SHARDING_TYPES,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
-)
+from perfc.passes.embeddings import sharding_types
 from perfc.passes.embeddings.table_tiers import HBM, KERNELS, USUAL_CACHE, is_share
 
 NAMED_PLANS: Mapping[str, str] = {
-    "table-wise": TABLE_WISE,
-    "column-wise": COLUMN_WISE,
-    "row-wise": ROW_WISE,
-    "table-row-wise": TABLE_ROW_WISE,
-    "grid": GRID,
-    "data-parallel": DATA_PARALLEL,
+    "table-wise": sharding_types.TABLE_WISE,
+    "column-wise": sharding_types.COLUMN_WISE,
+    "row-wise": sharding_types.ROW_WISE,
+    "table-row-wise": sharding_types.TABLE_ROW_WISE,
+    "grid": sharding_types.GRID,
+    "data-parallel": sharding_types.DATA_PARALLEL,
 }
 """Plans that shard all tables alike, as pipelines spell them."""
 
-ON_NODES = frozenset((TABLE_ROW_WISE, GRID))
+ON_NODES = frozenset((sharding_types.TABLE_ROW_WISE, sharding_types.GRID))
 """Types that share rows inside a node."""
 
 _DENSE = "dense"
 
-_BY_COLUMNS = frozenset((COLUMN_WISE, GRID))
-_EVERYWHERE = frozenset((ROW_WISE, DATA_PARALLEL))
+_BY_COLUMNS = frozenset((sharding_types.COLUMN_WISE, sharding_types.GRID))
+_EVERYWHERE = frozenset((sharding_types.ROW_WISE, sharding_types.DATA_PARALLEL))
 
 
 def usual_kernel(kind: str) -> str:
     """Return the compute kernel of a sharding type, as TorchRec spells it."""
-    return _DENSE if kind == DATA_PARALLEL else KERNELS[HBM]
+    return _DENSE if kind == sharding_types.DATA_PARALLEL else KERNELS[HBM]
 
 
 COLUMNS = 4
@@ -273,8 +265,8 @@ class _PlanFile:
     def _placement(self, table: TableSize, entry: object) -> Placement:
         fields = _fields(entry)
         kind = fields.get("sharding_type")
-        if kind not in SHARDING_TYPES:
-            known = ", ".join(SHARDING_TYPES)
+        if kind not in sharding_types.SHARDING_TYPES:
+            known = ", ".join(sharding_types.SHARDING_TYPES)
             self._refuse(f"sharding_type {kind!r} is none of {known}", table)
         kernel = self._kernel(table, kind, fields.get("compute_kernel"))
         cache = USUAL_CACHE
@@ -305,7 +297,11 @@ class _PlanFile:
     def _kernel(self, table: TableSize, kind: str, found: object) -> str:
         """Return the kernel that looks a table up; nothing where it is the usual."""
         usual = usual_kernel(kind)
-        known = (usual,) if kind == DATA_PARALLEL else tuple(KERNELS.values())
+        known = (
+            (usual,)
+            if kind == sharding_types.DATA_PARALLEL
+            else tuple(KERNELS.values())
+        )
         if found is None or found in ("", usual):
             return ""
         if found not in known:

@@ -8,15 +8,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 
-from perfc.ir import (
-    AnnotationKey,
-    AnyKey,
-    LaunchGraph,
-    LaunchOp,
-    Program,
-    TaskKind,
-    UsageError,
-)
+from perfc import ir
 from perfc.ir.launch import HOST_KINDS
 from perfc.ir.support import US
 from perfc.passes.base import Pass, PassContext
@@ -100,8 +92,8 @@ class LoadedStep:
         }
 
 
-INPUT_PIPELINE: AnnotationKey[LoadedStep | None] = AnnotationKey(
-    "time.input_pipeline", Program
+INPUT_PIPELINE: ir.AnnotationKey[LoadedStep | None] = ir.AnnotationKey(
+    "time.input_pipeline", ir.Program
 )
 """The step behind its input pipeline; None where that is switched off."""
 
@@ -122,8 +114,8 @@ class InputPipeline(Pass):
     """
 
     name: ClassVar[str] = "input-pipeline"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, INPUT_PIPELINE})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({HOSTED, KERNEL_COST})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({HOSTED, INPUT_PIPELINE})
     runs_before: ClassVar[frozenset[str]] = frozenset({"stream-schedule"})
 
     file: str
@@ -133,9 +125,9 @@ class InputPipeline(Pass):
         """Check the options."""
         if self.depth < _FILE:
             msg = f"depth={self.depth} of {self.name}: expected 0 or more"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Put the waits in front."""
         values = {name: float(n) for name, n in program.bindings.items()}
         values["ranks"] = float(program.replicas)
@@ -183,8 +175,10 @@ def _behind(
         return hosted
     made, thread = graph.emptied(), graph.resource[first]
     for name, seconds in waits:
-        op = made.add_op(LaunchOp(DATA_LOADING, f"{DATA_LOADING}: {name}"))
-        made.task(TaskKind.HOST, thread, op=op, detail=DATA_LOADING, stated_s=seconds)
+        op = made.add_op(ir.LaunchOp(DATA_LOADING, f"{DATA_LOADING}: {name}"))
+        made.task(
+            ir.TaskKind.HOST, thread, op=op, detail=DATA_LOADING, stated_s=seconds
+        )
     _append(made, graph, {thread})
     made.complete = graph.complete
     stated_s = np.array([seconds for _, seconds in waits])
@@ -193,7 +187,7 @@ def _behind(
     )
 
 
-def _append(made: LaunchGraph, graph: LaunchGraph, begun: set[int]) -> None:
+def _append(made: ir.LaunchGraph, graph: ir.LaunchGraph, begun: set[int]) -> None:
     """Append the tasks of *graph*; what nothing holds back waits for the batch."""
     count = len(made)
     for task in range(len(graph)):

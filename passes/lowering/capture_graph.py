@@ -11,11 +11,9 @@ from perfc.costmodels.sheets import GRAPH_LAUNCH
 from perfc.ir import AnyKey, LaunchGraph, LaunchOp, PerfcError, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS, OFF_DEVICE, ResourceKind
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import LAUNCHES
-from perfc.passes.graphs import (
-    LaunchCopy,
-)
 
 _SPLITS = ".splits.item"
 """How the node is called by which hosts learn how much ranks of sharded tables get."""
@@ -80,12 +78,12 @@ class _Capture:
     """
 
     source: LaunchGraph
-    copy: LaunchCopy = attrs.field(init=False)
+    copy: graphs.LaunchCopy = attrs.field(init=False)
 
     def run(self) -> LaunchGraph:
         """Return the result."""
         source = self.source
-        self.copy = LaunchCopy(source)
+        self.copy = graphs.LaunchCopy(source)
         self.copy.result.kernels += source.kernels
         first, end = self._middle()
         self._copy(range(first))

@@ -15,19 +15,10 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value
+from perfc.ir import Graph, LaunchGraph, LaunchOp, Node, TaskKind, Value, node_kinds
 from perfc.ir.choices import COMM_STREAM
 from perfc.ir.launch import OFF_DEVICE
-from perfc.ir.node_kinds import (
-    is_collective,
-)
-from perfc.passes.lowering.eager import (
-    EVENT_RECORD,
-    STREAM_WAIT,
-    WORK_WAIT,
-    Launch,
-    Waits,
-)
+from perfc.passes.lowering import eager
 from perfc.passes.lowering.recipe import Lowered
 
 
@@ -76,9 +67,9 @@ class Communication:
         events = self._events(node.operands)
         if not events:
             return
-        op = self.graph.add_op(LaunchOp(WORK_WAIT, node.name))
+        op = self.graph.add_op(LaunchOp(eager.WORK_WAIT, node.name))
         for stream, record in events.items():
-            self._call(op, STREAM_WAIT, TaskKind.WAIT, self.compute, (record,))
+            self._call(op, eager.STREAM_WAIT, TaskKind.WAIT, self.compute, (record,))
             self._awaited[stream] = record
 
     def note_written(self, node: Node) -> None:
@@ -96,16 +87,18 @@ class Communication:
         # Wait for what has computed the operands, unless it ran on this stream.
         for value in node.operands:
             if value not in self._resident and value not in self._pending:
-                event = self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute)
-                self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (event,))
+                event = self._call(
+                    op, eager.EVENT_RECORD, TaskKind.RECORD, self.compute
+                )
+                self._call(op, eager.STREAM_WAIT, TaskKind.WAIT, stream, (event,))
         for value in node.operands:
             for other, record in self._pending.get(value, {}).items():
                 if other != stream:
-                    self._call(op, STREAM_WAIT, TaskKind.WAIT, stream, (record,))
+                    self._call(op, eager.STREAM_WAIT, TaskKind.WAIT, stream, (record,))
         meeting = self._meeting(node)
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             self._issue(op, stream, launch, kernel, meeting)
-        end = self._call(op, EVENT_RECORD, TaskKind.RECORD, stream)
+        end = self._call(op, eager.EVENT_RECORD, TaskKind.RECORD, stream)
         for value in node.results:
             self._pending[value] = {stream: end}
         self._resident.difference_update(node.operands)
@@ -127,7 +120,7 @@ class Communication:
                 continue
             if awaited:
                 ends = tuple(awaited.values())
-                self._call(op, STREAM_WAIT, TaskKind.WAIT, self.compute, ends)
+                self._call(op, eager.STREAM_WAIT, TaskKind.WAIT, self.compute, ends)
                 awaited.clear()
             before = graph.launch(
                 launch.kind,
@@ -142,15 +135,15 @@ class Communication:
             self._pending[value] = awaited
 
     def _aside(
-        self, op: int, stream: int, launch: Launch, kernel: int, before: int
+        self, op: int, stream: int, launch: eager.Launch, kernel: int, before: int
     ) -> int:
         """Issue what runs elsewhere, or begin with it where nothing issues it."""
         graph, after, issue = self.graph, tuple[int, ...](), -1
-        if launch.after is Waits.COMPUTE:
-            after = (self._call(op, EVENT_RECORD, TaskKind.RECORD, self.compute),)
-        elif launch.after is Waits.PREVIOUS:
+        if launch.after is eager.Waits.COMPUTE:
+            after = (self._call(op, eager.EVENT_RECORD, TaskKind.RECORD, self.compute),)
+        elif launch.after is eager.Waits.PREVIOUS:
             after = (before,)
-        if launch.after is not Waits.AHEAD:
+        if launch.after is not eager.Waits.AHEAD:
             issue = graph.task(TaskKind.CALL, self.thread, op=op, detail=launch.call)
         return graph.task(
             launch.kind,
@@ -164,7 +157,7 @@ class Communication:
 
     def _meeting(self, node: Node) -> str:
         """Say which collective of a communicator this is; "" if it is none."""
-        if not is_collective(node):
+        if not node_kinds.is_collective(node):
             return ""
         group = node.attributes.text("group")
         number = self._met[group]
@@ -197,7 +190,7 @@ class Communication:
         return self.graph.task(kind, stream, op=op, issue=issue, after=after)
 
     def _issue(
-        self, op: int, stream: int, launch: Launch, kernel: int, group: str
+        self, op: int, stream: int, launch: eager.Launch, kernel: int, group: str
     ) -> None:
         graph = self.graph
         issue = graph.task(TaskKind.CALL, self.thread, op=op, detail=launch.call)

@@ -10,19 +10,11 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels import UVM_CACHING, Target, tiers
 from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM, server_target
 from perfc.costmodels.machine import Tier
 from perfc.costmodels.sheets import assumed_system, find_tier, known_tiers
-from perfc.ir import (
-    OPTIMIZER_STATES,
-    Graph,
-    PerfcError,
-    Program,
-    Record,
-    UsageError,
-    Value,
-)
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.program import RankClass
 from perfc.ir.support import format_bytes
@@ -34,7 +26,7 @@ _STATE_BYTES = 4
 _IN_DRAM = frozenset({UVM, UVM_CACHING, HOST, DRAM})
 
 
-def is_spread(graph: Graph, *, on_cpu: bool) -> bool:
+def is_spread(graph: ir.Graph, *, on_cpu: bool) -> bool:
     """Whether others than the device do a part of a graph's lookups."""
     return any(
         is_far(table, on_cpu=on_cpu)
@@ -43,7 +35,7 @@ def is_spread(graph: Graph, *, on_cpu: bool) -> bool:
     )
 
 
-def kept_on_host(graph: Graph, *, on_cpu: bool) -> frozenset[Value]:
+def kept_on_host(graph: ir.Graph, *, on_cpu: bool) -> frozenset[ir.Value]:
     """Return inputs that only others than the device read: indices of their lookups."""
     elsewhere = {
         node
@@ -60,7 +52,7 @@ def kept_on_host(graph: Graph, *, on_cpu: bool) -> frozenset[Value]:
     return frozenset(v for v in graph.inputs if v in asked and v not in read)
 
 
-def placed_settings(program: Program, settings: Settings) -> Settings:
+def placed_settings(program: ir.Program, settings: Settings) -> Settings:
     """Return settings with the ranks that share what is outside of device memory."""
     sharing = [rank for rank in program.classes if _looks_up(rank)]
     if not sharing:
@@ -73,7 +65,7 @@ def placed_settings(program: Program, settings: Settings) -> Settings:
     )
 
 
-def _graphs(ranks: Sequence[RankClass]) -> Iterator[Graph]:
+def _graphs(ranks: Sequence[RankClass]) -> Iterator[ir.Graph]:
     yield from (rank.ops for rank in ranks if rank.ops is not None)
 
 
@@ -99,12 +91,12 @@ class _Stored:
 
     """
 
-    table: Record
+    table: ir.Record
     nbytes: float
 
 
 def check_places(
-    program: Program, settings: Settings, target: Target, ctx: PassContext
+    program: ir.Program, settings: Settings, target: Target, ctx: PassContext
 ) -> None:
     """Refuse tables that do not fit where they are put; say what is assumed."""
     updates = _optimizer([rank for rank in program.classes if _looks_up(rank)])
@@ -145,7 +137,7 @@ _OTHERS = "uvm, uvm-caching, host or remote"
 _WHO = {HOST: "the host's cores", REMOTE: "parameter servers"}
 
 
-def _places(program: Program) -> set[str]:
+def _places(program: ir.Program) -> set[str]:
     return {
         str(table["tier"])
         for graph in _graphs(program.classes)
@@ -155,7 +147,7 @@ def _places(program: Program) -> set[str]:
     }
 
 
-def _stored(program: Program, target: Target, updates: str) -> dict[str, _Stored]:
+def _stored(program: ir.Program, target: Target, updates: str) -> dict[str, _Stored]:
     """Return the load of each place: of one node, the host's memory together."""
     found: dict[str, _Stored] = {}
     system = None if target.device.synchronous else target.once(assumed_system)
@@ -179,9 +171,9 @@ def _stored(program: Program, target: Target, updates: str) -> dict[str, _Stored
     return found
 
 
-def _bytes(table: Record, weight: Value, updates: str, tier: str) -> float:
+def _bytes(table: ir.Record, weight: ir.Value, updates: str, tier: str) -> float:
     """Return the bytes of a table; the states of others than FBGEMM's lie beside it."""
-    states = OPTIMIZER_STATES.get(updates, ())
+    states = ir.OPTIMIZER_STATES.get(updates, ())
     rows, dim = table.integer("rows"), table.integer("dim")
     own = [s for s in states if s == "element" or tier not in (UVM, UVM_CACHING)]
     beside = sum(_STATE_BYTES * (dim if s == "element" else 1) for s in own)
@@ -206,9 +198,9 @@ def _check_tier(target: Target, stored: _Stored, ctx: PassContext, place: str) -
     count = int(str(stored.table.get("count", 1)))
     try:
         tier = find_tier(target, place, count)
-    except UsageError as error:
+    except ir.UsageError as error:
         msg = f"place-embeddings: {error}; expected one of these, {_OTHERS}"
-        raise UsageError(msg) from None
+        raise ir.UsageError(msg) from None
     nodes = _nodes(target, tier, stored.nbytes)
     _check_room(f"tier {place}", stored, tier.capacity_bytes, f"; {nodes}")
     cache = float(str(stored.table.get("cache", 0.0)))
@@ -247,4 +239,4 @@ def _check_room(place: str, stored: _Stored, room: float, advice: str) -> None:
         f"{place}: {format_bytes(stored.nbytes)} of tables do not fit into "
         f"{format_bytes(room)}; {missing} are missing{advice}"
     )
-    raise PerfcError(msg)
+    raise ir.PerfcError(msg)

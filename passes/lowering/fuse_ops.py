@@ -9,20 +9,7 @@ from typing import Any, ClassVar, cast
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    Kernel,
-    LaunchGraph,
-    LaunchOp,
-    Node,
-    Program,
-    Record,
-    TaskKind,
-    UsageError,
-    Value,
-    Work,
-)
+from perfc import ir
 from perfc.ir.copying import bind_record
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.ops import BUILTIN_OPS
@@ -59,8 +46,8 @@ class FuseOps(Pass):
     """
 
     name: ClassVar[str] = "fuse-ops"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES})
     runs_before: ClassVar[frozenset[str]] = frozenset({"capture-graph"})
 
     ops: str = ""
@@ -88,10 +75,10 @@ class FuseOps(Pass):
                 f"ops={self.ops} us={self.us} of {self.name}: expected ids of nodes, "
                 "and microseconds, 0 or more"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         return list(zip(groups, amounts, strict=True))
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Fuse ops of every rank class that has them."""
         graphs = [*ctx.get(LAUNCHES, program)]
         for nodes, us in self.fusions:
@@ -108,7 +95,7 @@ class FuseOps(Pass):
                 graphs[at] = fusing.run()
             if not found:
                 msg = f"{self.name}: no op launches anything for node {nodes[0]!r}"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         ctx.set(LAUNCHES, program, tuple(graphs))
 
 
@@ -135,15 +122,15 @@ class _Fusing:
 
     """
 
-    source: LaunchGraph
+    source: ir.LaunchGraph
     rank: RankClass
     bindings: Mapping[str, int]
     names: Sequence[str]
     seconds: float
-    _nodes: list[Node] = attrs.field(init=False)
+    _nodes: list[ir.Node] = attrs.field(init=False)
     _launching: frozenset[str] = attrs.field(init=False)
 
-    def run(self) -> LaunchGraph:
+    def run(self) -> ir.LaunchGraph:
         """Return the launch graph with one op for all."""
         source, graph = self.source, self.rank.ops
         chosen = frozenset(self.names)
@@ -175,7 +162,7 @@ class _Fusing:
         for name in self.names:
             if name not in numbers:
                 msg = f"fuse-ops: node {name!r} launches nothing that could be fused"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         return sorted({n for name in self.names for n in numbers[name]})
 
     def _check(self, ops: Sequence[int], device: Sequence[int]) -> None:
@@ -185,21 +172,21 @@ class _Fusing:
         between = [op for op in range(ops[0], ops[-1]) if op not in ops]
         for op in between:
             kinds = [source.kind[task] for task in self._tasks(op)]
-            if TaskKind.SYNC in kinds:
+            if ir.TaskKind.SYNC in kinds:
                 msg = f"{what}: {_name(source, op)} between them synchronises"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
             if kinds:
                 msg = f"{what}: {_name(source, op)} runs between them"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         for op in ops:
             for task in self._tasks(op):
                 if source.kind[task] not in _MOVABLE:
                     kind = source.kind[task].value
                     msg = f"{what}: {_name(source, op)} has a {kind}"
-                    raise UsageError(msg)
+                    raise ir.UsageError(msg)
         if len({source.resource[task] for task in device}) != 1:
             msg = f"{what}: they run on several streams, or not on the device"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
     def _launch(
         self, splice: LaunchSplice, ops: Sequence[int], device: Sequence[int]
@@ -213,9 +200,9 @@ class _Fusing:
             if key == "compiled" and value == "kernel"
         }
         kept = tuple([value.name for value in self._written]) if nodes else ()
-        record = Record({**attributes, "nodes": tuple(self.names), "keeps": kept})
+        record = ir.Record({**attributes, "nodes": tuple(self.names), "keeps": kept})
         result = splice.result
-        result.add_op(LaunchOp(self._title(ops), source.ops[ops[-1]].node, record))
+        result.add_op(ir.LaunchOp(self._title(ops), source.ops[ops[-1]].node, record))
         before = splice.tasks.start
         awaited = {o for t in device for o in source.after[t] if o < before}
         after = tuple(sorted(awaited))
@@ -225,7 +212,7 @@ class _Fusing:
         for kernel, seconds in self._kernels(device):
             issue = self._issue(splice, next(used, None), device[0])
             last = result.task(
-                TaskKind.KERNEL,
+                ir.TaskKind.KERNEL,
                 source.resource[device[0]],
                 op=len(result.ops) - 1,
                 kernel=-1 if kernel is None else result.intern(kernel),
@@ -247,7 +234,7 @@ class _Fusing:
         names = [self.source.ops[op].name.rpartition("::")[2] for op in ops]
         return "_".join(["fused", *dict.fromkeys(names)])
 
-    def _kernels(self, device: Sequence[int]) -> list[tuple[Kernel | None, float]]:
+    def _kernels(self, device: Sequence[int]) -> list[tuple[ir.Kernel | None, float]]:
         """Return the kernels in place of the others, and their seconds if stated."""
         if self.seconds:
             return [(None, self.seconds)]
@@ -280,20 +267,20 @@ class _Fusing:
         work = _less(_sum(kernels), saved)
         return [(attrs.evolve(kernels[anchor], work=work), math.nan)]
 
-    def _loop(self, kernels: Sequence[Kernel], saved: Work) -> Kernel:
+    def _loop(self, kernels: Sequence[ir.Kernel], saved: ir.Work) -> ir.Kernel:
         """Return the signature of a generated loop that does the work of several."""
         sizes = [
             (k.params.integer("rows") * k.params.integer("cols"), n)
             for n, k in enumerate(kernels)
         ]
         elements, at = max(sizes)
-        params = Record({"rows": elements, "cols": 1})
+        params = ir.Record({"rows": elements, "cols": 1})
         largest = kernels[at]
         work = _less(_sum(kernels), saved)
-        return Kernel("triton_poi", largest.dtype, largest.math, params, work)
+        return ir.Kernel("triton_poi", largest.dtype, largest.math, params, work)
 
     @property
-    def _written(self) -> list[Value]:
+    def _written(self) -> list[ir.Value]:
         """Results that somebody else reads, or nobody."""
         graph, nodes = self.rank.ops, self._nodes
         assert graph is not None  # there are nodes
@@ -301,7 +288,7 @@ class _Fusing:
             v for node in nodes for v in node.results if not self._is_inner(graph, v)
         ]
 
-    def _is_inner(self, graph: Graph, value: Value) -> bool:
+    def _is_inner(self, graph: ir.Graph, value: ir.Value) -> bool:
         """Whether only fused nodes read a value, or views that only they read."""
         readers = [*graph.readers(value)]
         if value in graph.outputs or not readers:
@@ -312,31 +299,31 @@ class _Fusing:
             for node in readers
         )
 
-    def _is_view(self, node: Node) -> bool:
+    def _is_view(self, node: ir.Node) -> bool:
         """Whether a node launches nothing: its result is its operand's memory."""
         return len(node.results) == 1 and node.name not in self._launching
 
-    def _saved(self) -> Work:
+    def _saved(self) -> ir.Work:
         """Return the bytes that need not be moved any more."""
         graph = self.rank.ops
         assert graph is not None  # the caller has looked
         inner = {v for n in self._nodes for v in n.results if self._is_inner(graph, v)}
         made = {v for n in self._nodes for v in n.results}
         written = sum(map(self._nbytes, inner))
-        read, seen = 0, set[Value]()
+        read, seen = 0, set[ir.Value]()
         for value in self._reads():
             if value in made or value in seen:
                 read += self._nbytes(value)
             seen.add(value)
-        return Work(0, read, written)
+        return ir.Work(0, read, written)
 
-    def _saved_within(self, device: Sequence[int]) -> Work:
+    def _saved_within(self, device: Sequence[int]) -> ir.Work:
         """Return the bytes that kernels of one node need not move for each other.
 
         As one kernel they move what the op cannot do without. What a GEMM with a split
         sum leaves in memory for its second kernel stays there.
         """
-        source, found = self.source, Work(0, 0, 0)
+        source, found = self.source, ir.Work(0, 0, 0)
         for node in self._nodes:
             own = [t for t in device if source.ops[source.op[t]].node == node.name]
             if len(own) < _SEVERAL or any(source.detail[t] == PARTS for t in own):
@@ -345,7 +332,7 @@ class _Fusing:
             found += _less(work, self._needed(node))
         return attrs.evolve(found, flops=0)
 
-    def _needed(self, node: Node) -> Work:
+    def _needed(self, node: ir.Node) -> ir.Work:
         """Return the flops and the bytes that an op cannot do without."""
         operands, results = (
             [v.type.bind(self.bindings) for v in values if v.type is not None]
@@ -354,7 +341,7 @@ class _Fusing:
         attributes = bind_record(node.attributes, self.bindings)
         return BUILTIN_OPS[node.op].work(attributes, operands, results)
 
-    def _reads(self) -> Iterator[Value]:
+    def _reads(self) -> Iterator[ir.Value]:
         """Yield the values that each of the nodes reads, behind views."""
         for node in self._nodes:
             for value in node.operands:
@@ -365,33 +352,33 @@ class _Fusing:
                     found = maker.operands[0]
                 yield found
 
-    def _nbytes(self, value: Value) -> int:
+    def _nbytes(self, value: ir.Value) -> int:
         return 0 if value.type is None else int(value.type.bind(self.bindings).nbytes)
 
 
 _SEVERAL = 2
 
-_MOVABLE = frozenset({TaskKind.CALL, TaskKind.KERNEL})
+_MOVABLE = frozenset({ir.TaskKind.CALL, ir.TaskKind.KERNEL})
 """Tasks that a fused kernel does, or makes needless."""
 
 
-def _sum(kernels: Sequence[Kernel]) -> Work:
+def _sum(kernels: Sequence[ir.Kernel]) -> ir.Work:
     total = kernels[0].work
     for kernel in kernels[1:]:
         total += kernel.work
     return total
 
 
-def _less(work: Work, saved: Work) -> Work:
+def _less(work: ir.Work, saved: ir.Work) -> ir.Work:
     """Return work without the bytes that are saved, of which kernels may move fewer."""
-    return Work(
+    return ir.Work(
         work.flops,
         max(0, work.bytes_read - saved.bytes_read),
         max(0, work.bytes_written - saved.bytes_written),
     )
 
 
-def _name(graph: LaunchGraph, op: int) -> str:
+def _name(graph: ir.LaunchGraph, op: int) -> str:
     launched = graph.ops[op]
     return f"{launched.node or launched.name!r} ({launched.name})"
 

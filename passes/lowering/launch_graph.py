@@ -6,27 +6,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from perfc.ir import (
-    Graph,
-    LaunchGraph,
-    LaunchOp,
-    Node,
-    TaskKind,
-    TensorType,
-    Value,
-    spend,
-)
+from perfc import ir
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.location import ACCUMULATE_GRAD
 from perfc.ir.node_kinds import has_trait, is_free
 from perfc.ir.opdef import Trait
 from perfc.ir.support import VerifyError, budget
-from perfc.passes.graphs import (
-    communicates,
-    is_issued_in_order,
-    placed_lookups,
-    stated_host_s,
-)
+from perfc.passes import graphs
 from perfc.passes.lowering.eager import DEVICE_SYNC, STREAM_SYNC, Launch, Layout
 from perfc.passes.lowering.recipe import (
     COPY,
@@ -59,13 +45,13 @@ class Lowering:
 
     name: str
     binding: Binding
-    known: frozenset[Value]
-    graph: LaunchGraph = attrs.field(init=False)
+    known: frozenset[ir.Value]
+    graph: ir.LaunchGraph = attrs.field(init=False)
     _thread: int = attrs.field(init=False)
     _stream: int = attrs.field(init=False)
     _most_tasks: float = attrs.field(init=False)
     _communication: Communication | None = attrs.field(default=None, init=False)
-    _slots: dict[Value, Slot] = attrs.field(factory=dict[Value, Slot], init=False)
+    _slots: dict[ir.Value, Slot] = attrs.field(factory=dict[ir.Value, Slot], init=False)
     _copies: dict[Slot, Lowered | None] = attrs.field(
         factory=dict["Slot", "Lowered | None"], init=False
     )
@@ -75,7 +61,7 @@ class Lowering:
 
     def __attrs_post_init__(self) -> None:
         """Make the thread and the stream."""
-        self.graph = LaunchGraph(self.name)
+        self.graph = ir.LaunchGraph(self.name)
         self._thread = self.graph.thread(THREAD)
         self._stream = self.graph.stream(STREAM)
         self._most_tasks = budget("launches")
@@ -93,7 +79,7 @@ class Lowering:
             version,
         )
 
-    def copy_inputs(self, graph: Graph, kept: frozenset[Value]) -> None:
+    def copy_inputs(self, graph: ir.Graph, kept: frozenset[ir.Value]) -> None:
         """Copy inputs that the graph reads on the device, but those *kept* there."""
         if self._is_spread(graph):
             from perfc.passes.lowering.far_tables import kept_on_host  # noqa: PLC0415 - lazy
@@ -110,23 +96,23 @@ class Lowering:
             if copy is not None:
                 self._emit(copy, value.name)
 
-    def _is_spread(self, graph: Graph) -> bool:
-        if not placed_lookups(graph):
+    def _is_spread(self, graph: ir.Graph) -> bool:
+        if not graphs.placed_lookups(graph):
             return False
         from perfc.passes.lowering.far_tables import is_spread  # noqa: PLC0415 - lazy
 
         return is_spread(graph, on_cpu=self.binding.settings.on_cpu)
 
-    def lower(self, graph: Graph) -> None:
+    def lower(self, graph: ir.Graph) -> None:
         """Lower every node, in order."""
-        if communicates(graph) or self._is_spread(graph):
+        if graphs.communicates(graph) or self._is_spread(graph):
             from perfc.passes.lowering.communication import Communication  # noqa: PLC0415 - lazy
 
             self._communication = Communication(self.graph, self._thread, self._stream)
             self._communication.begin(graph)
         # Parameters of one type are one slot, so that layers that repeat are equal
         # sites, each of which is worked out once.
-        weights: dict[TensorType | None, Slot] = {}
+        weights: dict[ir.TensorType | None, Slot] = {}
         for value in (*graph.parameters, *graph.states):
             slot = weights.get(value.type)
             if slot is None:
@@ -136,13 +122,13 @@ class Lowering:
         for node in graph:
             if is_free(node) or self._is_known(node):
                 continue
-            seconds = stated_host_s(node)
+            seconds = graphs.stated_host_s(node)
             if seconds is not None:
                 # Keep the host busy for as long as the node states.
                 name = node.attributes.text("op")
-                op = self.graph.add_op(LaunchOp(name, node.name))
+                op = self.graph.add_op(ir.LaunchOp(name, node.name))
                 self.graph.task(
-                    TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
+                    ir.TaskKind.HOST, self._thread, op=op, detail=name, stated_s=seconds
                 )
                 continue
             if self._is_no_call(node):
@@ -162,19 +148,21 @@ class Lowering:
         """Wait for everything on the device."""
         graph = self.graph
         last = _last_device_tasks(graph)
-        op = graph.add_op(LaunchOp(DEVICE_SYNC))
-        graph.task(TaskKind.SYNC, self._thread, op=op, after=last, detail=DEVICE_SYNC)
+        op = graph.add_op(ir.LaunchOp(DEVICE_SYNC))
+        graph.task(
+            ir.TaskKind.SYNC, self._thread, op=op, after=last, detail=DEVICE_SYNC
+        )
 
-    def _pass_by(self, node: Node) -> None:
+    def _pass_by(self, node: ir.Node) -> None:
         """Follow a node that is no call."""
         if self._communication is not None:
             self._communication.view(node)
 
     def _communicate(
-        self, communication: Communication, node: Node, lowered: Lowered
+        self, communication: Communication, node: ir.Node, lowered: Lowered
     ) -> None:
         """Emit a node between collectives, or one of them."""
-        if is_issued_in_order(node):
+        if graphs.is_issued_in_order(node):
             communication.launch(node, lowered)
             return
         if any(launch.stream for launch in lowered.launches):
@@ -188,14 +176,14 @@ class Lowering:
             communication.view(node)
         self._emit(lowered, node.name, _autograd_name(node))
 
-    def _is_known(self, node: Node) -> bool:
+    def _is_known(self, node: ir.Node) -> bool:
         """Whether all results are shape arithmetic: Python integers in eager."""
         for value in node.results:
             if value not in self.known:
                 return False
         return bool(node.results)
 
-    def _is_no_call(self, node: Node) -> bool:
+    def _is_no_call(self, node: ir.Node) -> bool:
         """Whether Python has a tensor without a call: a view, or an input on hand."""
         # A view without a call was put in by a transform: eager PyTorch has no op for
         # it, which would cost the host time.
@@ -204,12 +192,12 @@ class Lowering:
             return settings.on_cpu or settings.inputs == "device"
         return node.op == "view" and not node.attributes.get("call")
 
-    def _is_nothing(self, node: Node) -> bool:
+    def _is_nothing(self, node: ir.Node) -> bool:
         """Whether the result is the operand: exporters write casts to its own type."""
         x, y = self._slot(node.operands[0]), self._result(node.results[0])
         return x.type.dtype == y.type.dtype
 
-    def _lowered(self, node: Node) -> Lowered:
+    def _lowered(self, node: ir.Node) -> Lowered:
         slots = self._slots
         operands = tuple([slots.get(v) or self._slot(v) for v in node.operands])
         results = tuple([self._result(value) for value in node.results])
@@ -243,11 +231,11 @@ class Lowering:
         graph, thread, stream = self.graph, self._thread, self._stream
         tasks = len(graph) + 2 * len(lowered.launches)
         if tasks > self._most_tasks:  # `spend` alone would ask for each node
-            spend("launches", tasks, name)
-        op = graph.add_op(LaunchOp(outer or lowered.name, name))
+            ir.spend("launches", tasks, name)
+        op = graph.add_op(ir.LaunchOp(outer or lowered.name, name))
         for launch, kernel in zip(lowered.launches, lowered.kernels, strict=True):
             if launch.op:
-                op = graph.add_op(LaunchOp(launch.op, name))
+                op = graph.add_op(ir.LaunchOp(launch.op, name))
             task = graph.launch(
                 launch.kind,
                 thread,
@@ -260,10 +248,10 @@ class Lowering:
             )
             if launch.waits:
                 graph.task(
-                    TaskKind.SYNC, thread, op=op, after=(task,), detail=STREAM_SYNC
+                    ir.TaskKind.SYNC, thread, op=op, after=(task,), detail=STREAM_SYNC
                 )
 
-    def _slot(self, value: Value) -> Slot:
+    def _slot(self, value: ir.Value) -> Slot:
         """Return the slot of a value that no lowered node made."""
         slot = self._slots.get(value)
         if slot is None:
@@ -273,7 +261,7 @@ class Lowering:
             self._slots[value] = slot
         return slot
 
-    def _result(self, value: Value) -> Slot:
+    def _result(self, value: ir.Value) -> Slot:
         type_ = value.type
         if type_ is None:
             msg = f"value {value} has no type; run shape-inference first"
@@ -281,17 +269,17 @@ class Lowering:
         return slot_of(type_)
 
 
-def fused_nodes(op: LaunchOp) -> tuple[str, ...]:
+def fused_nodes(op: ir.LaunchOp) -> tuple[str, ...]:
     """Return the nodes that a generated kernel computes; none of another op."""
     return op.attributes.texts("nodes")
 
 
-def _autograd_name(node: Node) -> str:
+def _autograd_name(node: ir.Node) -> str:
     """Return the node of autograd that the host runs for it, where that is known."""
     return ACCUMULATE_GRAD if node.location.origin == ACCUMULATE_GRAD else ""
 
 
-def _last_device_tasks(graph: LaunchGraph) -> tuple[int, ...]:
+def _last_device_tasks(graph: ir.LaunchGraph) -> tuple[int, ...]:
     """Return the last task of each stream that keeps the device busy."""
     streams = sum(r.kind is ResourceKind.STREAM for r in graph.resources)
     last: dict[int, int] = {}

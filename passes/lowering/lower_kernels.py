@@ -9,40 +9,20 @@ from typing import ClassVar
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels import Target
 from perfc.costmodels.machine import System
 from perfc.costmodels.sheets import as_known
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    LaunchGraph,
-    Program,
-    UsageError,
-    verification,
-)
+from perfc.ir import node_kinds, support, verification
 from perfc.ir.choices import ATTENTION_KERNELS
 from perfc.ir.dims import Expr, symbols_of
 from perfc.ir.kernels import TABLE_FIELDS
-from perfc.ir.node_kinds import (
-    is_concat,
-    is_embedding_bag,
-)
 from perfc.ir.program import RankClass
-from perfc.ir.support import (
-    UnboundSymbolError,
-    UnsupportedModelError,
-    VerifyError,
-)
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
 from perfc.passes.graphs import communicates, placed_lookups
+from perfc.passes.lowering import input_places
 from perfc.passes.lowering.eager import Settings
-from perfc.passes.lowering.input_places import (
-    ON_DEVICE,
-    InputPlaces,
-    some_of,
-    state_of,
-)
 from perfc.passes.lowering.launch_graph import Lowering
 from perfc.passes.lowering.recipe import RECIPES, Binding, Recipes
 
@@ -99,8 +79,8 @@ class LowerKernels(Pass):
     """
 
     name: ClassVar[str] = "lower-kernels"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES, RECIPES})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES, RECIPES})
 
     inputs: str = "host-pinned"
     tf32: bool = False
@@ -115,15 +95,15 @@ class LowerKernels(Pass):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        InputPlaces.of(self.inputs)
+        input_places.InputPlaces.of(self.inputs)
         if self.attention not in ATTENTION_KERNELS:
             listed = ", ".join(ATTENTION_KERNELS)
             msg = f"attention={self.attention!r} of {self.name}: expected {listed}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Lower every op graph of the program."""
-        InputPlaces.of(self.inputs).check(
+        input_places.InputPlaces.of(self.inputs).check(
             [v.name for rank in program.classes if rank.ops for v in rank.ops.inputs]
         )
         settings = self.settings(ctx.system)
@@ -134,20 +114,17 @@ class LowerKernels(Pass):
             settings = attrs.evolve(settings, system=_system(ctx))
         if any(map(_is_placed, program.classes)):
             # Check where tables outside of device memory are; say who shares that.
-            from perfc.passes.lowering.far_tables import (  # noqa: PLC0415 - lazy
-                check_places,
-                placed_settings,
-            )
+            from perfc.passes.lowering import far_tables  # noqa: PLC0415 - lazy
 
             if ctx.system is not None:
-                check_places(program, settings, ctx.system, ctx)
-            settings = _shared(placed_settings(program, settings))
+                far_tables.check_places(program, settings, ctx.system, ctx)
+            settings = _shared(far_tables.placed_settings(program, settings))
         binding = Binding(program.bindings, settings, shared=True)
         try:
             lowered = [
                 self._lower(rank, program, ctx, binding) for rank in program.classes
             ]
-        except UnboundSymbolError:
+        except support.UnboundSymbolError:
             check_bound(program)  # names them all, where the first was found
             raise
         ctx.set(LAUNCHES, program, tuple(lowered))
@@ -180,7 +157,7 @@ class LowerKernels(Pass):
             self.large_arguments,
             self.log_sigmoid,
             attention=self.attention,
-            inputs=InputPlaces.of(self.inputs).on_host,
+            inputs=input_places.InputPlaces.of(self.inputs).on_host,
             deterministic=self.deterministic,
         )
         if target is None:
@@ -206,10 +183,10 @@ class LowerKernels(Pass):
     def _lower(
         self,
         rank: RankClass,
-        program: Program,
+        program: ir.Program,
         ctx: PassContext,
         binding: Binding,
-    ) -> LaunchGraph:
+    ) -> ir.LaunchGraph:
         recipes: Recipes = {}
         if rank.ops is not None:
             recipes = ctx.find(RECIPES, rank.ops) or {}
@@ -220,7 +197,7 @@ class LowerKernels(Pass):
             return rank.launches
         if rank.ops is None:  # RankClass refuses it
             msg = f"ranks {rank.ranks} have no graph"
-            raise VerifyError(msg)
+            raise support.VerifyError(msg)
         # On a CPU the kernels of some ops depend on whether this rank class trains, so
         # that the binding, which holds the settings, cannot be shared with the others.
         settings = binding.settings
@@ -240,8 +217,8 @@ class LowerKernels(Pass):
                 return graph
         known = ctx.get(ELEMENTS, rank.ops)
         lowering = Lowering(rank.ops.name, binding, frozenset(known))
-        if settings.inputs != ON_DEVICE and not settings.on_cpu:
-            places = InputPlaces.of(self.inputs)
+        if settings.inputs != input_places.ON_DEVICE and not settings.on_cpu:
+            places = input_places.InputPlaces.of(self.inputs)
             lowering.copy_inputs(rank.ops, places.kept(rank.ops))
         lowering.lower(rank.ops)
         if not settings.on_cpu:
@@ -250,14 +227,17 @@ class LowerKernels(Pass):
         ctx.set(RECIPES, rank.ops, {**recipes, key: kept})
         return lowering.graph
 
-    def _remark_state(self, graph: Graph, ctx: PassContext) -> None:
+    def _remark_state(self, graph: ir.Graph, ctx: PassContext) -> None:
         """Say which inputs are a cache that stays on the device."""
-        places, state = InputPlaces.of(self.inputs), state_of(graph)
+        places, state = (
+            input_places.InputPlaces.of(self.inputs),
+            input_places.state_of(graph),
+        )
         kept = [value for value in places.kept(graph) if value in state]
-        if not kept or places.place == ON_DEVICE:
+        if not kept or places.place == input_places.ON_DEVICE:
             return
         how = "the step writes some of each"
-        if any(is_concat(state[value]) for value in kept):
+        if any(node_kinds.is_concat(state[value]) for value in kept):
             how = (
                 "the step copies each to append to it, as torch.cat does, which a "
                 "cache that is written in place need not"
@@ -265,7 +245,8 @@ class LowerKernels(Pass):
         names = [value.name for value in graph.inputs if value in kept]
         ctx.note(
             "state-on-device",
-            f"{some_of(names)} stay on the device from step to step: {how}; --inputs "
+            f"{input_places.some_of(names)} stay on the device from step to step: "
+            f"{how}; --inputs "
             f"'{places.place},NAME={places.place}' copies an input from the host",
         )
 
@@ -319,7 +300,7 @@ def _check_attention(settings: Settings, target: Target) -> None:
     if settings.newer_than_volta:
         others.insert(1, "flash-2")
     msg += f"; attention is {' or '.join(others)} there"
-    raise UnsupportedModelError(msg)
+    raise support.UnsupportedModelError(msg)
 
 
 _FLASH_KERNELS = frozenset({"flash-1", "flash-2", "flash-3", "cudnn"})
@@ -329,10 +310,10 @@ _MODELLED = frozenset(field.name for field in TABLE_FIELDS)
 """Fields of a table that are priced: of a sharded one a rank has its part, as given."""
 
 
-def _remark(graph: Graph, ctx: PassContext) -> None:
+def _remark(graph: ir.Graph, ctx: PassContext) -> None:
     """Say what the graph has that launches do not show."""
     nodes = [*graph]
-    for node in filter(is_embedding_bag, nodes):
+    for node in filter(node_kinds.is_embedding_bag, nodes):
         tables = node.attributes.records("tables")
         ignored = sorted({name for t in tables for name in t if name not in _MODELLED})
         if ignored:
@@ -344,7 +325,7 @@ def _remark(graph: Graph, ctx: PassContext) -> None:
             )
 
 
-def check_bound(program: Program) -> None:
+def check_bound(program: ir.Program) -> None:
     """Raise one `UnboundSymbolError` that names every symbol without a number."""
     bindings = program.bindings
     dims = {
@@ -362,7 +343,7 @@ def check_bound(program: Program) -> None:
         advice = ", ".join(map(_advice, names))
         dimensions = "dimension has" if len(names) == 1 else "dimensions have"
         msg = f"{program.name}: {len(names)} {dimensions} no number; give {advice}"
-        raise UnboundSymbolError(msg)
+        raise support.UnboundSymbolError(msg)
 
 
 def _advice(name: str) -> str:

@@ -12,40 +12,17 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
+from perfc import ir
 from perfc.costmodels import Target
-from perfc.ir import (
-    AnyKey,
-    Graph,
-    LaunchGraph,
-    Node,
-    Program,
-    Record,
-    TensorType,
-    Value,
-)
+from perfc.ir import node_kinds
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.node_kinds import (
-    is_cast,
-    is_concat,
-    is_constant,
-    is_free,
-)
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.types import MemorySpace
+from perfc.passes import graphs, lowering
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
 from perfc.passes.facts import LAUNCHES, TYPED
-from perfc.passes.graphs import (
-    tables_off_device,
-)
-from perfc.passes.lowering import (
-    SCRATCH,
-    SCRATCHES,
-    blas_workspace_bytes,
-    fused_nodes,
-    scratch_bytes,
-)
 from perfc.passes.memory.caching_allocator import rounded
 from perfc.passes.memory.memory_use import (
     MEMORY,
@@ -85,10 +62,10 @@ class Memory(Pass):
     """
 
     name: ClassVar[str] = "memory"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, LAUNCHES})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({MEMORY})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, LAUNCHES})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({MEMORY})
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Look at every rank class."""
         launches = ctx.get(LAUNCHES, program)
         uses: list[MemoryUse] = []
@@ -119,14 +96,16 @@ class _Launched:
     keeps: Mapping[str, frozenset[str]]
 
     @classmethod
-    def of(cls, graph: LaunchGraph) -> _Launched:
+    def of(cls, graph: ir.LaunchGraph) -> _Launched:
         """Look at the tasks."""
         ops = frozenset(compress(graph.op, task_mask(graph, BUSY_KINDS).tolist()))
         sizes: defaultdict[int, list[int]] = defaultdict(list)
-        for task in np.flatnonzero(detail_mask(graph, SCRATCHES)).tolist():
+        for task in np.flatnonzero(detail_mask(graph, lowering.SCRATCHES)).tolist():
             if graph.kernel[task] >= 0:
                 work = graph.kernels[graph.kernel[task]].work
-                sizes[graph.op[task]].append(scratch_bytes(graph.detail[task], work))
+                sizes[graph.op[task]].append(
+                    lowering.scratch_bytes(graph.detail[task], work)
+                )
         scratch: dict[str, Sequence[int]] = {}
         for op, needed in sizes.items():
             node = graph.ops[op].node
@@ -135,17 +114,19 @@ class _Launched:
         return cls(run, scratch, _kept(graph))
 
 
-def _kept(graph: LaunchGraph) -> dict[str, frozenset[str]]:
+def _kept(graph: ir.LaunchGraph) -> dict[str, frozenset[str]]:
     """Return the results that generated kernels write, by node that they compute."""
     keeps: dict[str, frozenset[str]] = {}
     for op in graph.ops:
-        for node in fused_nodes(op):
+        for node in lowering.fused_nodes(op):
             written = frozenset(op.attributes.texts("keeps"))
             keeps[node] = keeps.get(node, frozenset()) | written
     if not keeps:
         return keeps
     for op in graph.ops:
-        if op.node in keeps and not fused_nodes(op):  # and a loop after its kernel
+        if op.node in keeps and not lowering.fused_nodes(
+            op
+        ):  # and a loop after its kernel
             keeps[op.node] |= {op.node}
     return keeps
 
@@ -167,23 +148,23 @@ class Storages:
 
     """
 
-    graph: Graph
-    launches: LaunchGraph
+    graph: ir.Graph
+    launches: ir.LaunchGraph
     bindings: Mapping[str, int]
-    nodes: Sequence[Node] = attrs.field(init=False)
+    nodes: Sequence[ir.Node] = attrs.field(init=False)
     names: Sequence[str] = attrs.field(init=False)
-    owner: dict[Value, Value | None] = attrs.field(
-        factory=dict["Value", "Value | None"], init=False
+    owner: dict[ir.Value, ir.Value | None] = attrs.field(
+        factory=dict["ir.Value", "ir.Value | None"], init=False
     )
-    parts: dict[Value, Sequence[Value]] = attrs.field(
-        factory=dict["Value", "Sequence[Value]"], init=False
+    parts: dict[ir.Value, Sequence[ir.Value]] = attrs.field(
+        factory=dict["ir.Value", "Sequence[ir.Value]"], init=False
     )
-    last: dict[Value | None, int] = attrs.field(
-        factory=dict["Value | None", int], init=False
+    last: dict[ir.Value | None, int] = attrs.field(
+        factory=dict["ir.Value | None", int], init=False
     )
     _launched: _Launched = attrs.field(init=False)
-    _bound: Callable[[TensorType | None], TensorType] = attrs.field(init=False)
-    _nbytes: Callable[[TensorType | None], int] = attrs.field(init=False)
+    _bound: Callable[[ir.TensorType | None], ir.TensorType] = attrs.field(init=False)
+    _nbytes: Callable[[ir.TensorType | None], int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.nodes = list(self.graph)
@@ -199,7 +180,7 @@ class Storages:
         end, gradients = len(self.nodes), self._gradients()
         states = self.graph.states  # gradients among them are zeroed, and not freed
         on_cpu = target is not None and target.device.synchronous
-        placed = tables_off_device(self.graph, on_cpu=on_cpu)
+        placed = graphs.tables_off_device(self.graph, on_cpu=on_cpu)
         lasting = (
             (BufferKind.PARAMETER, self.graph.parameters),
             (BufferKind.OPTIMIZER, [v for v in states if v not in gradients]),
@@ -213,7 +194,7 @@ class Storages:
             for value in values
         ]
         if target is not None and any(k.op == BLAS for k in self.launches.kernels):
-            size = blas_workspace_bytes(target.device)
+            size = lowering.blas_workspace_bytes(target.device)
             found.append(("BLAS workspace", BufferKind.LIBRARY, size, -1, end))
         if target is not None and target.device.library_bytes:
             size = target.device.library_bytes
@@ -223,7 +204,9 @@ class Storages:
         passing.sort(key=operator.itemgetter(3))
         return [row for row in [*found, *passing] if row[2]]
 
-    def _lasting_bytes(self, value: Value, placed: Mapping[Value, Record]) -> int:
+    def _lasting_bytes(
+        self, value: ir.Value, placed: Mapping[ir.Value, ir.Record]
+    ) -> int:
         """Return the bytes of device memory of a value: of some tables a part."""
         nbytes = self._nbytes(value.type)
         if value not in placed:
@@ -233,7 +216,9 @@ class Storages:
         return device_bytes(placed[value], nbytes)
 
     def _results(
-        self, made: Mapping[int, Sequence[Value]], gradients: Container[Value | None]
+        self,
+        made: Mapping[int, Sequence[ir.Value]],
+        gradients: Container[ir.Value | None],
     ) -> Iterator[BufferRow]:
         """Yield the storages of results, in the order of their nodes."""
         end, last, sums = len(self.nodes), self.last.get, self._sums()
@@ -247,13 +232,13 @@ class Storages:
                     kind = gradient if value in sums else activation
                     yield value.name, kind, size, index, last(value, index)
 
-    def _made(self) -> dict[int, Sequence[Value]]:
+    def _made(self) -> dict[int, Sequence[ir.Value]]:
         """Follow every value; return what each node that runs allocates.
 
         One walk finds the owner of every value, and its last read.
         """
         owner, last, keeps = self.owner, self.last, self._launched.keeps
-        made: dict[int, Sequence[Value]] = {}
+        made: dict[int, Sequence[ir.Value]] = {}
         running = map(self._launched.run.__contains__, self.names)
         for index, (node, runs) in enumerate(zip(self.nodes, running, strict=True)):
             # Reading a view keeps the storage, so reads are noted at the owner.
@@ -263,7 +248,7 @@ class Storages:
             if keeps:
                 self._read_parts(node.operands, index)
                 # Compiled code may write operands where the whole lies.
-                joined = is_concat(node) and not runs
+                joined = node_kinds.is_concat(node) and not runs
                 if joined or self.names[index] in keeps:
                     made[index] = self._fused(node, keeps.get(self.names[index], ()))
                     continue
@@ -292,15 +277,15 @@ class Storages:
             node = self.nodes[index]
             if node.location.phase in (_BACKWARD, _OPTIMIZER):
                 end = index - 1
-            elif is_cast(node) and node.attributes.get("cached"):
+            elif node_kinds.is_cast(node) and node.attributes.get("cached"):
                 (cast,) = node.results
                 self.last[cast] = max(self.last.get(cast, index), end)
 
-    def _read_parts(self, values: Iterable[Value], index: int) -> None:
+    def _read_parts(self, values: Iterable[ir.Value], index: int) -> None:
         for value in values:
             self.last.update(dict.fromkeys(self.parts.get(value, ()), index))
 
-    def _fused(self, node: Node, keeps: Container[str]) -> Sequence[Value]:
+    def _fused(self, node: ir.Node, keeps: Container[str]) -> Sequence[ir.Value]:
         """Return the results that a node inside of a generated kernel allocates.
 
         The others of its results are computed where they are read, from all that
@@ -308,7 +293,7 @@ class Storages:
         """
         kept = [value for value in node.results if value.name in keeps]
         rest = [value for value in node.results if value.name not in keeps]
-        parts: dict[Value, None] = {}
+        parts: dict[ir.Value, None] = {}
         for value in node.operands:
             owner = self.owner.get(value, value)
             own = (owner,) if owner is not None else ()
@@ -317,7 +302,7 @@ class Storages:
         self.owner.update(dict.fromkeys(rest))
         return kept
 
-    def _gradients(self) -> set[Value | None]:
+    def _gradients(self) -> set[ir.Value | None]:
         """Return the storages that backward fills and the optimizer reads; buckets."""
         read = [
             value
@@ -329,7 +314,7 @@ class Storages:
         buckets = [node.operands[0] for node in self.nodes if node.op == _PACK]
         return {self.owner.get(value, value) for value in (*read, *buckets)}
 
-    def _sums(self) -> set[Value | None]:
+    def _sums(self) -> set[ir.Value | None]:
         """Return the storages in which gradients of microbatches are added up."""
         summed = [
             node.operands[0]
@@ -339,12 +324,12 @@ class Storages:
         ]
         return {self.owner.get(value, value) for value in summed}
 
-    def _constants(self, running: Iterable[int]) -> list[Value]:
+    def _constants(self, running: Iterable[int]) -> list[ir.Value]:
         """Return the constants that kernels read; PyTorch passes single numbers."""
         constants = {
             value
             for node in self.nodes
-            if is_constant(node)
+            if node_kinds.is_constant(node)
             for value in node.results
             if value.type is not None and value.type.rank
         }
@@ -357,11 +342,13 @@ class Storages:
         """Yield the buffers that nodes allocate besides their results."""
         nodes, names = self.nodes, self.names
         filled, keeps = self._launched.scratch, self._launched.keeps
-        some = [n for n in running if names[n] in filled or nodes[n].op in SCRATCH]
+        some = [
+            n for n in running if names[n] in filled or nodes[n].op in lowering.SCRATCH
+        ]
         for index in some:
             node, name = nodes[index], names[index]
             sizes = filled.get(name, ())
-            rule = None if name in keeps else SCRATCH.get(node.op)
+            rule = None if name in keeps else lowering.SCRATCH.get(node.op)
             if rule is not None:
                 operands = tuple([self._bound(v.type) for v in node.operands])
                 results = tuple([self._bound(v.type) for v in node.results])
@@ -370,9 +357,9 @@ class Storages:
                 yield name, BufferKind.SCRATCH, size, index, index
 
 
-def _aliased(node: Node, *, runs: bool) -> Value | None:
+def _aliased(node: ir.Node, *, runs: bool) -> ir.Value | None:
     """Return the operand whose storage the results have, if they are not new."""
-    if not node.operands or is_free(node):
+    if not node.operands or node_kinds.is_free(node):
         return None
     written, view = _alias_places(node.op)
     if written is not None:
@@ -390,19 +377,19 @@ def _alias_places(op: str) -> tuple[int | None, int]:
     return next(iter(opdef.mutates), None), opdef.view or 0
 
 
-def _bound(bindings: Mapping[str, int], type_: TensorType | None) -> TensorType:
+def _bound(bindings: Mapping[str, int], type_: ir.TensorType | None) -> ir.TensorType:
     assert type_ is not None  # the fact TYPED says so
     return type_.bind(bindings)
 
 
-def _nbytes(bindings: Mapping[str, int], type_: TensorType | None) -> int:
+def _nbytes(bindings: Mapping[str, int], type_: ir.TensorType | None) -> int:
     """Return the bytes that a value of a type takes of the device's memory."""
     bound = _bound(bindings, type_)
     nbytes: int = bound.nbytes if bound.space is MemorySpace.DEVICE else 0
     return nbytes
 
 
-def _reads(node: Node) -> Iterator[Value]:
+def _reads(node: ir.Node) -> Iterator[ir.Value]:
     yield from node.operands
     for region in node.regions:
         yield from region.outputs

@@ -7,27 +7,13 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AnyKey,
-    AttrValue,
-    DType,
-    Graph,
-    Node,
-    Program,
-    Record,
-    UsageError,
-    Value,
-)
+from perfc import ir
 from perfc.ir.dims import Dim
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
+from perfc.passes import graphs
 from perfc.passes.base import Pass, PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    Tape,
-    is_training_step,
-)
 from perfc.passes.precision.autocast import (
     LOW_DTYPES,
     casts_first,
@@ -38,7 +24,7 @@ from perfc.passes.precision.convert_part import PLAIN_FLOATS, convert_part
 from perfc.passes.raising import take_apart
 from perfc.passes.shapes import Inference
 
-_F32 = DTYPES["f32"]
+_F32 = ir.DTYPES["f32"]
 
 
 @attrs.frozen
@@ -63,8 +49,8 @@ class ConvertDtype(Transform):
 
     name: ClassVar[str] = "convert-dtype"
     phase: ClassVar[Phase] = Phase.FORWARD
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     to: str = "bf16"
     autocast: bool = False
@@ -74,10 +60,10 @@ class ConvertDtype(Transform):
         """Check the options."""
         if self.where and self.autocast:
             msg = f"where={self.where!r} of {self.name}: autocast is of whole models"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if self.to not in LOW_DTYPES:
             msg = f"to={self.to!r} of {self.name}: expected {' or '.join(LOW_DTYPES)}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
     @property
     def converts_to(self) -> str:
@@ -90,13 +76,13 @@ class ConvertDtype(Transform):
         """Follow, too, what gathers parameters in another type: autocast meets it."""
         return bool(self.autocast and other.param_dtype) or super().follows(other)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Convert every op graph."""
-        low = DTYPES[LOW_DTYPES[self.to]]
+        low = ir.DTYPES[LOW_DTYPES[self.to]]
         for rank in program.classes:
             if rank.ops is None:
                 continue
-            known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, rank.ops)
+            known: Mapping[ir.Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, rank.ops)
             if self.autocast:
                 _refuse_training_step(rank.ops)
                 # Insert casts, also within what the source spells out; return known
@@ -104,7 +90,7 @@ class ConvertDtype(Transform):
                 graph = rank.ops
                 inference = Inference(graph, BUILTIN_OPS)
                 inference.elements.update(known)
-                take_apart(Tape(graph, inference))
+                take_apart(graphs.Tape(graph, inference))
                 _Autocast(graph, low, inference.elements).run()
                 known = inference.elements
             elif self.where:
@@ -116,17 +102,17 @@ class ConvertDtype(Transform):
             ctx.set(ELEMENTS, rank.ops, known)
 
 
-def _refuse_training_step(graph: Graph, what: str = "autocast") -> None:
-    if is_training_step(graph):
+def _refuse_training_step(graph: ir.Graph, what: str = "autocast") -> None:
+    if graphs.is_training_step(graph):
         msg = (
             f"{graph}: is a training step already, and {what} comes before its "
             "backward pass: convert the forward graph, or record the step with it "
             "(perfc.from_torch(..., dtype=...))"
         )
-        raise UsageError(msg)
+        raise ir.UsageError(msg)
 
 
-def convert(graph: Graph, low: DType, kept: Collection[Value] = ()) -> None:
+def convert(graph: ir.Graph, low: ir.DType, kept: Collection[ir.Value] = ()) -> None:
     """Give every plain float the type, in types and in attributes, but for *kept*."""
     for value in graph.values():
         if (
@@ -138,10 +124,10 @@ def convert(graph: Graph, low: DType, kept: Collection[Value] = ()) -> None:
     for node in graph:
         if any(value in kept for value in node.results):
             continue
-        converted: dict[str, AttrValue] = {
+        converted: dict[str, ir.AttrValue] = {
             name: low
             for name, item in node.attributes.items()
-            if isinstance(item, DType) and item in PLAIN_FLOATS
+            if isinstance(item, ir.DType) and item in PLAIN_FLOATS
         }
         if converted:
             graph.set_attributes(node, **converted)
@@ -159,18 +145,20 @@ class _Autocast:
 
     """
 
-    graph: Graph
-    low: DType
-    known: Mapping[Value, tuple[Dim, ...]]
-    cached: dict[Value, Value] = attrs.field(factory=dict[Value, Value], init=False)
-    _parameters: frozenset[Value] = attrs.field(init=False)
+    graph: ir.Graph
+    low: ir.DType
+    known: Mapping[ir.Value, tuple[Dim, ...]]
+    cached: dict[ir.Value, ir.Value] = attrs.field(
+        factory=dict[ir.Value, ir.Value], init=False
+    )
+    _parameters: frozenset[ir.Value] = attrs.field(init=False)
 
     def run(self) -> None:
         """Go through the graph."""
         self._parameters = frozenset(self.graph.parameters)
         self.graph.rewrite(self._visit)
 
-    def _visit(self, node: Node) -> None:
+    def _visit(self, node: ir.Node) -> None:
         if is_narrowed(node):
             self._cast_operands(node, _F32, self.low)
         elif needs_fp32(node) and casts_first(node.op, self.low):
@@ -188,21 +176,21 @@ class _Autocast:
             if found is not None and value.type is not None:
                 value.type = attrs.evolve(value.type, dtype=found.type.dtype)
 
-    def _cast_operands(self, node: Node, old: DType, new: DType) -> None:
-        made: dict[Value, Value] = {}
+    def _cast_operands(self, node: ir.Node, old: ir.DType, new: ir.DType) -> None:
+        made: dict[ir.Value, ir.Value] = {}
         for index, value in enumerate(node.operands):
             if _dtype(value) == old and value not in self.known:
                 if value not in made:
                     made[value] = self._cast(node, value, new)
                 self.graph.set_operand(node, index, made[value])
 
-    def _cast(self, node: Node, value: Value, dtype: DType) -> Value:
+    def _cast(self, node: ir.Node, value: ir.Value, dtype: ir.DType) -> ir.Value:
         """Cast a value; a parameter's cast is kept for the iteration."""
         if value in self.cached:
             return self.cached[value]
         assert value.type is not None  # the fact TYPED says so
         name = self.graph.fresh_name(f"{value.name}.{dtype.name}")
-        attributes = Record({"dtype": dtype})
+        attributes = ir.Record({"dtype": dtype})
         weight = value in self._parameters and value not in self.graph.untrained
         if weight and dtype == self.low:
             attributes = attributes.updated(cached=True)
@@ -216,5 +204,5 @@ class _Autocast:
         return cast
 
 
-def _dtype(value: Value) -> DType | None:
+def _dtype(value: ir.Value) -> ir.DType | None:
     return value.type.dtype if value.type is not None else None

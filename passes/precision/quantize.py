@@ -12,31 +12,9 @@ from perfc.ir.node_kinds import is_embedding_bag, is_gather, is_linear
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import is_training_step, typed
+from perfc.passes.precision import keep_list, own_weights, stored_types
 from perfc.passes.precision.convert_part import PLAIN_FLOATS, convert_nodes
-from perfc.passes.precision.keep_list import (
-    LINEAR,
-    TABLE,
-    Kept,
-    check_matched,
-    read_kept,
-)
-from perfc.passes.precision.own_weights import (
-    raise_layers,
-    say_unchanged,
-    weight_of,
-)
 from perfc.passes.precision.quantized_linears import QuantizedLinears, pack_weights
-from perfc.passes.precision.stored_types import (
-    FALLBACKS,
-    FBGEMM,
-    LINEAR_TYPES,
-    ROW_LAYOUTS,
-    LinearType,
-    laid_out,
-    linear_type,
-    row_type,
-    table_type,
-)
 
 STATIC, DYNAMIC, TENSOR = "static", "dynamic", "dynamic-tensor"
 ACTIVATIONS = (STATIC, DYNAMIC, TENSOR)
@@ -83,19 +61,19 @@ def candidates(program: Program) -> Iterator[Candidate]:
 def _weights(node: Node) -> Iterator[tuple[str, Value]]:
     if is_embedding_bag(node):
         count = len(node.attributes.records("tables"))
-        yield from ((TABLE, value) for value in node.operands[:count])
-    elif (layer := weight_of(node)) is not None:
-        yield LINEAR, layer
+        yield from ((keep_list.TABLE, value) for value in node.operands[:count])
+    elif (layer := own_weights.weight_of(node)) is not None:
+        yield keep_list.LINEAR, layer
     elif is_gather(node) and not node.attributes.integer("axis"):
         weight = node.operands[0]
         if weight.type is not None and weight.type.rank == _MATRIX:
-            yield TABLE, weight
+            yield keep_list.TABLE, weight
 
 
 def _candidate(kind: str, graph: Graph, node: Node, weight: Value) -> Candidate:
     name = weight.name.removesuffix(".weight")
     others = [weight.name]
-    if kind == LINEAR:
+    if kind == keep_list.LINEAR:
         others += [node.name, node.location.module]
     names = tuple(dict.fromkeys((name, *filter(None, others))))
     return Candidate(kind, name, names, graph, node, weight)
@@ -148,12 +126,12 @@ class Quantize(Transform):
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         if self.embeddings:
-            table_type(self.embeddings, f"embeddings of {self.name}")
+            stored_types.table_type(self.embeddings, f"embeddings of {self.name}")
         if self.linear:
-            linear_type(self.linear, f"linear of {self.name}")
+            stored_types.linear_type(self.linear, f"linear of {self.name}")
         for option, value, known in (
             ("activations", self.activations, ACTIVATIONS),
-            ("rows", self.rows or FBGEMM, ROW_LAYOUTS),
+            ("rows", self.rows or stored_types.FBGEMM, stored_types.ROW_LAYOUTS),
             ("sum-bits", self.sum_bits, (16, 32)),
         ):
             if value not in known:
@@ -163,24 +141,25 @@ class Quantize(Transform):
         self.kept  # noqa: B018 - reads the list, to refuse it here
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[keep_list.Kept, ...]:
         """What is kept in other types."""
-        return read_kept(self.keep)
+        return keep_list.read_kept(self.keep)
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Quantise every op graph."""
         for rank in program.classes:
             if rank.ops is not None:
                 _refuse_gradients(rank.ops)
-        raise_layers(program)
-        if self.linear in FALLBACKS:
+        own_weights.raise_layers(program)
+        if self.linear in stored_types.FALLBACKS:
             ctx.note(
                 "no-such-rate",
                 f"no device multiplies {self.linear} by {self.linear}: linear layers "
-                f"have {FALLBACKS[self.linear]}, weights of 4 bits beside 16",
+                f"have {stored_types.FALLBACKS[self.linear]}, weights of 4 bits beside "
+                "16",
             )
         if self.linear:
-            say_unchanged(program, self.linear, ctx)
+            own_weights.say_unchanged(program, self.linear, ctx)
         chosen = self.chosen(program)
         if self.rows and not self.embeddings:
             _lay_out(program, self.rows)
@@ -196,15 +175,19 @@ class Quantize(Transform):
     def chosen(self, program: Program) -> Mapping[Candidate, str]:
         """Return the types that tables and layers of a model are to be stored in."""
         found = list(candidates(program))
-        check_matched(self.kept, [one.names for one in found], program.name)
+        keep_list.check_matched(self.kept, [one.names for one in found], program.name)
         return {one: dtype for one in found if (dtype := self._type_of(one))}
 
     def _type_of(self, one: Candidate) -> str:
         for kept in self.kept:
             if kept.matches(one.names):
                 return kept.dtype_of(one.kind, one.name)
-        asked = self.embeddings if one.kind == TABLE else self.linear
-        return asked if one.kind == TABLE else FALLBACKS.get(asked, asked)
+        asked = self.embeddings if one.kind == keep_list.TABLE else self.linear
+        return (
+            asked
+            if one.kind == keep_list.TABLE
+            else stored_types.FALLBACKS.get(asked, asked)
+        )
 
     def _run(
         self,
@@ -213,11 +196,13 @@ class Quantize(Transform):
         known: Mapping[Value, object],
         ctx: PassContext,
     ) -> None:
-        tables = {one: t for one, t in chosen.items() if one.kind == TABLE}
+        tables = {one: t for one, t in chosen.items() if one.kind == keep_list.TABLE}
         for one, dtype in tables.items():
             self._store(one, dtype, ctx)
         linears = {
-            one: LINEAR_TYPES[t] for one, t in chosen.items() if one.kind == LINEAR
+            one: stored_types.LINEAR_TYPES[t]
+            for one, t in chosen.items()
+            if one.kind == keep_list.LINEAR
         }
         narrower = {
             one: dtype
@@ -237,7 +222,7 @@ class Quantize(Transform):
     def _convert(
         self,
         graph: Graph,
-        chosen: Mapping[Candidate, LinearType],
+        chosen: Mapping[Candidate, stored_types.LinearType],
         known: Mapping[Value, object],
     ) -> None:
         """Let layers compute in 16 bits that are to, and those of packed weights."""
@@ -254,7 +239,10 @@ class Quantize(Transform):
 
     def _store(self, one: Candidate, name: str, ctx: PassContext) -> None:
         """Give a table its type; its lookup still returns what it did."""
-        dtype, old = row_type(name, self.rows or FBGEMM), typed(one.weight)
+        dtype, old = (
+            stored_types.row_type(name, self.rows or stored_types.FBGEMM),
+            typed(one.weight),
+        )
         if old.dtype.bits <= dtype.bits:
             return
         readers = one.graph.readers(one.weight)
@@ -277,7 +265,10 @@ def _lay_out(program: Program, layout: str) -> None:
     """Let rows that are of few bits already lie so in memory."""
     for one in candidates(program):
         old = typed(one.weight)
-        if one.kind == TABLE and (dtype := laid_out(old.dtype, layout)) is not None:
+        if (
+            one.kind == keep_list.TABLE
+            and (dtype := stored_types.laid_out(old.dtype, layout)) is not None
+        ):
             one.weight.type = attrs.evolve(old, dtype=dtype)
 
 
@@ -290,12 +281,12 @@ def _refuse_gradients(graph: Graph) -> None:
         raise UsageError(msg)
 
 
-def _narrows(one: Candidate, dtype: LinearType) -> bool:
+def _narrows(one: Candidate, dtype: stored_types.LinearType) -> bool:
     old = typed(one.weight)
     return old.dtype in PLAIN_FLOATS and old.dtype.bits > dtype.weight.bits
 
 
-def _can_be(one: Candidate, dtype: LinearType, ctx: PassContext) -> bool:
+def _can_be(one: Candidate, dtype: stored_types.LinearType, ctx: PassContext) -> bool:
     """Whether the sizes of a layer allow its type; say so where they do not."""
     readers = one.graph.readers(one.weight)
     why = ""

@@ -6,19 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AnyKey,
-    AttrValue,
-    DType,
-    Graph,
-    Node,
-    Program,
-    Record,
-    TensorType,
-    UsageError,
-    Value,
-)
+from perfc import ir
 from perfc.ir.core import BUFFER, Replacement
 from perfc.ir.dims import ceil_div, product
 from perfc.ir.location import Location
@@ -26,12 +14,8 @@ from perfc.ir.node_kinds import is_linear
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import is_training_step, typed
+from perfc.passes.precision import own_weights
 from perfc.passes.precision.convert_part import PLAIN_FLOATS
-from perfc.passes.precision.own_weights import (
-    raise_layers,
-    say_unchanged,
-    untransposed,
-)
 
 DELAYED, CURRENT, BLOCK = "delayed", "current", "block"
 SCALINGS = (DELAYED, CURRENT, BLOCK)
@@ -39,8 +23,8 @@ SCALINGS = (DELAYED, CURRENT, BLOCK)
 which a kernel before finds, or those of blocks, which the kernel that converts
 finds."""
 
-_E4M3, _E5M2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
-_F32, _E8M0 = DTYPES["f32"], DTYPES["f8e8m0"]
+_E4M3, _E5M2 = ir.DTYPES["f8e4m3"], ir.DTYPES["f8e5m2"]
+_F32, _E8M0 = ir.DTYPES["f32"], ir.DTYPES["f8e8m0"]
 _MULTIPLE, _BLOCK = 16, 32
 _HISTORY = 1024
 """Steps whose largest numbers delayed scaling keeps (`amax_history_len`)."""
@@ -71,8 +55,8 @@ class TrainFp8(Transform):
 
     name: ClassVar[str] = "train-fp8"
     phase: ClassVar[Phase] = Phase.AFTER_BACKWARD
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
     runs_after: ClassVar[frozenset[str]] = frozenset({"training"})
     runs_before: ClassVar[frozenset[str]] = frozenset(
         {"data-parallel", "fsdp", "tensor-parallel", "accumulate-gradients"}
@@ -85,13 +69,13 @@ class TrainFp8(Transform):
         if self.scaling not in SCALINGS:
             listed = ", ".join(SCALINGS)
             msg = f"scaling={self.scaling!r} of {self.name}: expected {listed}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Convert the products of every op graph."""
         found = 0
-        raise_layers(program)
-        say_unchanged(program, "fp8", ctx)
+        own_weights.raise_layers(program)
+        own_weights.say_unchanged(program, "fp8", ctx)
         for rank in program.classes:
             if rank.ops is None:
                 continue
@@ -100,7 +84,7 @@ class TrainFp8(Transform):
                     f"{rank.ops} has no backward pass: {self.name} is for training; "
                     "quantize{linear=fp8} is for inference"
                 )
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
             known = ctx.get(ELEMENTS, rank.ops)
             step = _Step(rank.ops, self.scaling)
             step.run()
@@ -119,10 +103,10 @@ class TrainFp8(Transform):
 class _Cast:
     """A value in 8 bits, as it is and transposed, and their scales."""
 
-    value: Value
-    turned: Value
-    scale: Value
-    turned_scale: Value
+    value: ir.Value
+    turned: ir.Value
+    scale: ir.Value
+    turned_scale: ir.Value
 
 
 @attrs.define(eq=False)
@@ -136,14 +120,18 @@ class _Step:
 
     """
 
-    graph: Graph
+    graph: ir.Graph
     scaling: str
     count: int = 0
-    _weights: dict[Value, Node] = attrs.field(factory=dict[Value, Node], init=False)
-    _inputs: set[Value] = attrs.field(factory=set[Value], init=False)
-    _casts: dict[Value, _Cast] = attrs.field(factory=dict[Value, _Cast], init=False)
-    _replaced: dict[Node, Replacement] = attrs.field(
-        factory=dict[Node, Replacement], init=False
+    _weights: dict[ir.Value, ir.Node] = attrs.field(
+        factory=dict[ir.Value, ir.Node], init=False
+    )
+    _inputs: set[ir.Value] = attrs.field(factory=set[ir.Value], init=False)
+    _casts: dict[ir.Value, _Cast] = attrs.field(
+        factory=dict[ir.Value, _Cast], init=False
+    )
+    _replaced: dict[ir.Node, Replacement] = attrs.field(
+        factory=dict[ir.Node, Replacement], init=False
     )
 
     def run(self) -> None:
@@ -164,15 +152,15 @@ class _Step:
             count = len(self._casts)
             history = self.graph.add_parameter(
                 self.graph.fresh_name("fp8.amax_history"),
-                TensorType(_F32, (_HISTORY, count)),
+                ir.TensorType(_F32, (_HISTORY, count)),
                 BUFFER,
             )
             location = Location(name="fp8.scales", module="fp8", phase=_BACKWARD)
-            attributes: dict[str, AttrValue] = {"kind": "max", "axes": (0,)}
-            types = (TensorType(_F32, (count,)),)
+            attributes: dict[str, ir.AttrValue] = {"kind": "max", "axes": (0,)}
+            types = (ir.TensorType(_F32, (count,)),)
             self._add("reduce", (history,), types, attributes, location)
 
-    def _visit(self, node: Node) -> None:
+    def _visit(self, node: ir.Node) -> None:
         if is_linear(node) and node.operands[1] in self._weights:
             x, weight = (self._cast(node, value, _E4M3) for value in node.operands[:2])
             kn = node.attributes.flag("weight_is_kn")
@@ -185,7 +173,7 @@ class _Step:
         elif node.op == "matmul" and node.location.phase == _BACKWARD:
             self._visit_gradient(node)
 
-    def _visit_gradient(self, node: Node) -> None:
+    def _visit_gradient(self, node: ir.Node) -> None:
         """Convert the gradient of an input, or of a weight."""
         left, right = node.operands[:2]
         weight = _source(right)
@@ -199,7 +187,7 @@ class _Step:
             return
         if not self._is_of_weight(node):
             return
-        before = untransposed(left)
+        before = own_weights.untransposed(left)
         source = self._input_of(before)
         if (x := self._input_of(right)) in self._inputs:
             first = self._cast(node, before, self._gradients)
@@ -216,34 +204,34 @@ class _Step:
             (),
         )
 
-    def _input_of(self, value: Value) -> Value:
+    def _input_of(self, value: ir.Value) -> ir.Value:
         return value if value in self._inputs else _flat_source(value)
 
-    def _is_of_weight(self, node: Node) -> bool:
+    def _is_of_weight(self, node: ir.Node) -> bool:
         """Whether a product has the shape of a weight, as it lies or transposed."""
         shape = typed(node.results[0]).shape
         shapes = [typed(weight).shape for weight in self._weights]
         return shape in shapes or shape[::-1] in shapes
 
     @property
-    def _gradients(self) -> DType:
+    def _gradients(self) -> ir.DType:
         return _E4M3 if self.scaling == BLOCK else _E5M2
 
     def _replace(
         self,
-        node: Node,
-        left: tuple[Value, Value],
-        right: tuple[Value, Value],
-        rest: tuple[Value, ...],
+        node: ir.Node,
+        left: tuple[ir.Value, ir.Value],
+        right: tuple[ir.Value, ir.Value],
+        rest: tuple[ir.Value, ...],
     ) -> None:
         out = typed(node.results[0])
-        attributes: dict[str, AttrValue] = {"dtype": out.dtype, "weight_is_nk": True}
+        attributes: dict[str, ir.AttrValue] = {"dtype": out.dtype, "weight_is_nk": True}
         operands = (left[0], right[0], left[1], right[1], *rest)
         self._replaced[node] = Replacement(
-            "matmul", operands, Record(attributes), node.results[0], node.location
+            "matmul", operands, ir.Record(attributes), node.results[0], node.location
         )
 
-    def _cast(self, node: Node, value: Value, dtype: DType) -> _Cast:
+    def _cast(self, node: ir.Node, value: ir.Value, dtype: ir.DType) -> _Cast:
         """Return a value in 8 bits: one kernel writes it both ways."""
         if value in self._casts:
             return self._casts[value]
@@ -252,7 +240,7 @@ class _Step:
         shapes = type_.shape, (columns, rows)
         location = attrs.evolve(node.location, name=f"{value.name}.fp8")
         if self.scaling == BLOCK:
-            attributes: dict[str, AttrValue] = {
+            attributes: dict[str, ir.AttrValue] = {
                 "axis": -1,
                 "block_size": _BLOCK,
                 "dtype": dtype,
@@ -260,13 +248,13 @@ class _Step:
                 "transposed": True,
             }
             scales = [
-                TensorType(_E8M0, (*shape[:-1], ceil_div(shape[-1], _BLOCK)))
+                ir.TensorType(_E8M0, (*shape[:-1], ceil_div(shape[-1], _BLOCK)))
                 for shape in shapes
             ]
             types = (
-                TensorType(dtype, shapes[0]),
+                ir.TensorType(dtype, shapes[0]),
                 scales[0],
-                TensorType(dtype, shapes[1]),
+                ir.TensorType(dtype, shapes[1]),
                 scales[1],
             )
             made = self._add("dynamic_quantize", (value,), types, attributes, location)
@@ -274,7 +262,7 @@ class _Step:
             found = _Cast(first, second, scale, other)
         else:
             scale = self._scale(value, location)
-            both = TensorType(dtype, shapes[0]), TensorType(dtype, shapes[1])
+            both = ir.TensorType(dtype, shapes[0]), ir.TensorType(dtype, shapes[1])
             attributes = {"dtype": dtype, "transposed": True}
             made = self._add("quantize", (value, scale), both, attributes, location)
             first, second = made.results
@@ -282,21 +270,21 @@ class _Step:
         self._casts[value] = found
         return found
 
-    def _scale(self, value: Value, location: Location) -> Value:
-        number = (TensorType(_F32, ()),)
+    def _scale(self, value: ir.Value, location: Location) -> ir.Value:
+        number = (ir.TensorType(_F32, ()),)
         if self.scaling == CURRENT:
             return self._add("amax", (value,), number, {}, location).results[0]
-        said: dict[str, AttrValue] = {"dtype": _F32, "shape": (), "value": 1.0}
+        said: dict[str, ir.AttrValue] = {"dtype": _F32, "shape": (), "value": 1.0}
         return self._add("constant", (), number, said, location).results[0]
 
     def _add(
         self,
         op: str,
-        operands: tuple[Value, ...],
-        types: tuple[TensorType, ...],
-        attributes: dict[str, AttrValue],
+        operands: tuple[ir.Value, ...],
+        types: tuple[ir.TensorType, ...],
+        attributes: dict[str, ir.AttrValue],
         location: Location,
-    ) -> Node:
+    ) -> ir.Node:
         names: list[str] = []
         for number in range(len(types)):
             stem = f"{location.name}.{op}"
@@ -307,19 +295,19 @@ class _Step:
         return node
 
 
-def _fits(node: Node) -> bool:
+def _fits(node: ir.Node) -> bool:
     weight = typed(node.operands[1])
     return weight.dtype in PLAIN_FLOATS and not any(
         dim % _MULTIPLE for dim in weight.shape
     )
 
 
-def _source(value: Value) -> Value:
+def _source(value: ir.Value) -> ir.Value:
     while value.producer is not None and value.producer.op in _VIEWS:
         value = value.producer.operands[0]
     return value
 
 
-def _flat_source(value: Value) -> Value:
+def _flat_source(value: ir.Value) -> ir.Value:
     maker = value.producer
     return maker.operands[0] if maker is not None and maker.op == "reshape" else value

@@ -7,14 +7,8 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.dims import Dim, product
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_constant,
-    is_convolution,
-    permutation,
-)
 from perfc.ir.opdef import Trait
 
 CHANNELS = 1
@@ -101,10 +95,10 @@ class ChannelGroups:
         """Note the channels of a node's results; False where that is not known."""
         rule: Rule | None
         if all(operand not in self.axes for operand in node.operands):
-            rule = _conv if is_convolution(node) else None
-        elif has_trait(node, Trait.ELEMENTWISE):
+            rule = _conv if node_kinds.is_convolution(node) else None
+        elif node_kinds.has_trait(node, Trait.ELEMENTWISE):
             rule = _elementwise
-        elif has_trait(node, Trait.KEEPS_ORDER):
+        elif node_kinds.has_trait(node, Trait.KEEPS_ORDER):
             rule = _flatten
         else:
             rule = _RULES.get(node.op)
@@ -130,7 +124,8 @@ class ChannelGroups:
         self.unite(before, runs)
         producer = value.producer
         if producer is None or not (
-            permutation(producer) is not None or has_trait(producer, Trait.CONVERTS)
+            node_kinds.permutation(producer) is not None
+            or node_kinds.has_trait(producer, Trait.CONVERTS)
         ):
             if value not in self.graph.parameters:
                 self.keep(runs)
@@ -245,7 +240,7 @@ def _flatten(groups: ChannelGroups, node: Node) -> bool:
     groups.axes[node.results[0]] = {CHANNELS: wide}
     if node.operands[1:]:
         groups.flattened.append(node)
-        return is_constant(node.operands[1].producer)
+        return node_kinds.is_constant(node.operands[1].producer)
     return True
 
 

@@ -14,14 +14,7 @@ import attrs
 
 from perfc.ir import AttrValue, Node, TensorType, Value
 from perfc.ir.dims import Dim
-from perfc.passes.raising.pattern import (
-    CASTS,
-    Trail,
-    calls,
-    one_call,
-    orders,
-    same_shape,
-)
+from perfc.passes.raising import pattern
 
 _CALL = "aten.scaled_dot_product_attention"
 _HIDDEN = -1e4
@@ -69,7 +62,7 @@ def match_attention(
     root: Node, elements: Mapping[Value, tuple[Dim, ...]]
 ) -> Attention | None:
     """Return the attention that ends in the matmul *root*, or None."""
-    trail = Trail(elements)
+    trail = pattern.Trail(elements)
     trail.step(root.results[0], "matmul")
     weights, values = root.operands[:2]
     softmax = _softmax(trail, weights)
@@ -79,7 +72,7 @@ def match_attention(
     matmul = _matmul(trail, softmax.operands[0], scores)
     if matmul is None or len(scores.hides) > 1:
         return None
-    if not same_shape(softmax.operands[0], matmul.results[0]):
+    if not pattern.same_shape(softmax.operands[0], matmul.results[0]):
         return None  # a mask that makes the scores larger
     queries, q_scale = _scaled(trail, matmul.operands[0])
     turned_keys, k_scale = _scaled(trail, matmul.operands[1])
@@ -87,7 +80,7 @@ def match_attention(
     if not _fits(root, queries, turned_keys, values):
         return None
     by_roots = q_scale == k_scale != 1.0
-    noted = one_call(trail.inside)
+    noted = pattern.one_call(trail.inside)
     fused = by_roots if noted is None else noted
     if fused:
         keys, values = _shared(trail, keys), _shared(trail, values)
@@ -100,14 +93,14 @@ def match_attention(
     inside = tuple(trail.inside)
     if not fused:
         letters = _Letters(trail, queries, turned_keys, values, softmax, matmul)
-        attributes["spelled_out"] = calls(inside, letters)
+        attributes["spelled_out"] = pattern.calls(inside, letters)
     masks = tuple(scores.masks)
     return Attention(queries, keys, values, masks, turned, attributes, inside)
 
 
-def _softmax(trail: Trail, value: Value) -> Node | None:
+def _softmax(trail: pattern.Trail, value: Value) -> Node | None:
     """A softmax over keys; PyTorch puts zeros where all keys of a row are hidden."""
-    value = trail.through(value, CASTS)
+    value = trail.through(value, pattern.CASTS)
     guard = trail.step(value, "where")
     if guard is not None:
         test = trail.step(guard.operands[0], "isnan")
@@ -123,9 +116,9 @@ def _softmax(trail: Trail, value: Value) -> Node | None:
     return node if last and rank in _RANKS else None
 
 
-def _matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
+def _matmul(trail: pattern.Trail, value: Value, scores: _Scores) -> Node | None:
     """Follow the scores back to the matmul; note scale and masks on the way."""
-    value = trail.through(value, CASTS)
+    value = trail.through(value, pattern.CASTS)
     node = value.producer
     if node is None:
         return None
@@ -143,7 +136,7 @@ def _matmul(trail: Trail, value: Value, scores: _Scores) -> Node | None:
     return _chosen(trail, node, scores) if node.op == "where" and unscaled else None
 
 
-def _scaled(trail: Trail, value: Value) -> tuple[Value, float]:
+def _scaled(trail: pattern.Trail, value: Value) -> tuple[Value, float]:
     """Go through a product with, or quotient by, a number; else 1."""
     found = trail.by_number(value, "mul", "div")
     if found is None or found[1] == 0:
@@ -152,13 +145,13 @@ def _scaled(trail: Trail, value: Value) -> tuple[Value, float]:
     return found[0], 1 / found[1] if is_quotient else found[1]
 
 
-def _added(trail: Trail, node: Node, scores: _Scores) -> Node | None:
+def _added(trail: pattern.Trail, node: Node, scores: _Scores) -> Node | None:
     trail.step(node.results[0], "add")
-    for inner, mask in orders(node):
+    for inner, mask in pattern.orders(node):
         mark, before = len(trail.inside), attrs.evolve(scores)
         matmul = _matmul(trail, inner, scores)
         if matmul is not None:
-            if _is_causal(Trail(trail.elements), mask):
+            if _is_causal(pattern.Trail(trail.elements), mask):
                 scores.causal = True
             else:
                 scores.masks.append(mask)
@@ -168,7 +161,7 @@ def _added(trail: Trail, node: Node, scores: _Scores) -> Node | None:
     return None
 
 
-def _is_causal(trail: Trail, mask: Value) -> bool:
+def _is_causal(trail: pattern.Trail, mask: Value) -> bool:
     """`where(tril(ones) == 0, -inf, 0)`, as exporters write `is_causal`."""
     chosen = trail.step(mask, "where")
     test = None if chosen is None else trail.step(chosen.operands[0], "equal")
@@ -179,11 +172,11 @@ def _is_causal(trail: Trail, mask: Value) -> bool:
         return False
     return any(
         trail.uniform(zero) == 0 and _is_lower_triangle(trail, triangle)
-        for triangle, zero in orders(test)
+        for triangle, zero in pattern.orders(test)
     )
 
 
-def _is_lower_triangle(trail: Trail, value: Value) -> bool:
+def _is_lower_triangle(trail: pattern.Trail, value: Value) -> bool:
     """Whether *value* is `tril(ones)`."""
     node = trail.step(value, "trilu")
     if node is None or node.attributes.flag("upper") or len(node.operands) != 1:
@@ -191,7 +184,7 @@ def _is_lower_triangle(trail: Trail, value: Value) -> bool:
     return trail.uniform(node.operands[0]) == 1
 
 
-def _chosen(trail: Trail, node: Node, scores: _Scores) -> Node | None:
+def _chosen(trail: pattern.Trail, node: Node, scores: _Scores) -> Node | None:
     """`where(mask, scores, -inf)`, or the other way round."""
     trail.step(node.results[0], "where")
     mask, shown, hidden = node.operands
@@ -206,7 +199,7 @@ def _chosen(trail: Trail, node: Node, scores: _Scores) -> Node | None:
     return _matmul(trail, shown, scores)
 
 
-def _keys(trail: Trail, value: Value) -> tuple[Value, bool]:
+def _keys(trail: pattern.Trail, value: Value) -> tuple[Value, bool]:
     """The keys before their transposition; True if they are left transposed."""
     mark = len(trail.inside)
     node = trail.step(value, "transpose")
@@ -236,7 +229,7 @@ def _is_swapped(left: TensorType | None, right: TensorType) -> bool:
     return right.shape == (*lead, width, length)
 
 
-def _shared(trail: Trail, value: Value) -> Value:
+def _shared(trail: pattern.Trail, value: Value) -> Value:
     """Heads before the call repeats them for groups of queries."""
     mark = len(trail.inside)
     merged = trail.step(value, "reshape")
@@ -281,7 +274,7 @@ def _note_scale(attributes: dict[str, AttrValue], scale: float, queries: Value) 
 class _Letters:
     """What stands for an operand of the calls of attention."""
 
-    trail: Trail
+    trail: pattern.Trail
     queries: Value
     keys: Value
     values: Value

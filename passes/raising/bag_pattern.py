@@ -26,15 +26,7 @@ from collections.abc import Set as AbstractSet
 import attrs
 
 from perfc.ir import Graph, Node, Value
-from perfc.passes.raising.pooled_rows import (
-    SAME_ELEMENTS,
-    SAME_RANK,
-    SAME_SHAPE,
-    Pooled,
-    Tracer,
-    elements_of,
-    looked_through,
-)
+from perfc.passes.raising import pooled_rows
 
 _MATRIX_RANK = 2
 _ORIGIN = re.compile(r"aten\.embedding_bag[.\w]*\(args = \((.*)\)")
@@ -77,7 +69,7 @@ def match_bag(graph: Graph, loop: Node) -> Bag | None:
     """Return the bag that *loop* computes, or None if it is something else."""
     region = loop.regions[0]
     body = dict.fromkeys(_walk(region)).keys()
-    found = _result(graph, loop, Tracer(body))
+    found = _result(graph, loop, pooled_rows.Tracer(body))
     bounds = _bounds(region, body)
     if found is None or bounds is None:
         return None
@@ -115,8 +107,8 @@ def _walk(region: Graph) -> Iterator[Node]:
 
 
 def _result(
-    graph: Graph, loop: Node, tracer: Tracer
-) -> tuple[Value, Node, Pooled] | None:
+    graph: Graph, loop: Node, tracer: pooled_rows.Tracer
+) -> tuple[Value, Node, pooled_rows.Pooled] | None:
     """The one result of the loop that is read, and how its rows come about."""
     region = loop.regions[0]
     carried = len(region.inputs) - 2
@@ -131,15 +123,15 @@ def _result(
     row = region.outputs[index + 1]
     if index >= carried:
         pooled = tracer.trace(row)
-        if not isinstance(pooled, Pooled) or pooled.keeps_axis:
+        if not isinstance(pooled, pooled_rows.Pooled) or pooled.keeps_axis:
             return None
         return value, loop, pooled
     return _joined(graph, loop, index, tracer)
 
 
 def _joined(
-    graph: Graph, loop: Node, index: int, tracer: Tracer
-) -> tuple[Value, Node, Pooled] | None:
+    graph: Graph, loop: Node, index: int, tracer: pooled_rows.Tracer
+) -> tuple[Value, Node, pooled_rows.Pooled] | None:
     """A sequence, empty at first, that gets one row more and is joined at last."""
     region = loop.regions[0]
     start = loop.operands[index - len(region.inputs) + 2 :][:1]
@@ -147,7 +139,10 @@ def _joined(
     uses = graph.uses(loop.results[index])
     if not start or insert is None or len(uses) != 1:
         return None
-    first, join = looked_through(start[0], SAME_SHAPE).producer, uses[0].node
+    first, join = (
+        pooled_rows.looked_through(start[0], pooled_rows.SAME_SHAPE).producer,
+        uses[0].node,
+    )
     if (
         first is None
         or first.op != "sequence_empty"
@@ -160,7 +155,7 @@ def _joined(
     ):
         return None
     pooled = tracer.trace(insert.operands[1])
-    if not isinstance(pooled, Pooled) or not pooled.keeps_axis:
+    if not isinstance(pooled, pooled_rows.Pooled) or not pooled.keeps_axis:
         return None
     return join.results[0], join, pooled
 
@@ -201,7 +196,7 @@ def _is_counter(value: Value, region: Graph, body: AbstractSet[Node]) -> bool:
         producer = value.producer
         if producer is None or producer not in body:
             return False
-        if producer.op not in SAME_ELEMENTS and producer.op != "add":
+        if producer.op not in pooled_rows.SAME_ELEMENTS and producer.op != "add":
             return False
         operands = [v for v in producer.operands if not _is_constant(v)]
         value = operands[0] if operands else producer.operands[0]
@@ -209,26 +204,28 @@ def _is_counter(value: Value, region: Graph, body: AbstractSet[Node]) -> bool:
 
 
 def _is_constant(value: Value) -> bool:
-    producer = looked_through(value, SAME_ELEMENTS).producer
+    producer = pooled_rows.looked_through(value, pooled_rows.SAME_ELEMENTS).producer
     return producer is not None and producer.op == "constant"
 
 
 def _unsliced(value: Value) -> Value:
     """Look through the legacy exporter's `bounds[1:]`."""
-    value = looked_through(value, SAME_SHAPE)
+    value = pooled_rows.looked_through(value, pooled_rows.SAME_SHAPE)
     producer = value.producer
     if producer is None or producer.op != "slice":
         return value
-    start, step = (elements_of(producer.operands[index]) for index in (1, 4))
+    start, step = (
+        pooled_rows.elements_of(producer.operands[index]) for index in (1, 4)
+    )
     if (start, step) != ((1,), (1,)):
         return value
-    return looked_through(producer.operands[0], SAME_SHAPE)
+    return pooled_rows.looked_through(producer.operands[0], pooled_rows.SAME_SHAPE)
 
 
 def _source(value: Value, body: AbstractSet[Node]) -> Value:
     """The value as the model was given it: not sliced per bag, not flattened."""
     while True:
-        value = looked_through(value, SAME_ELEMENTS)
+        value = pooled_rows.looked_through(value, pooled_rows.SAME_ELEMENTS)
         producer = value.producer
         if producer is None or producer not in body or producer.op != "slice":
             return value
@@ -249,7 +246,7 @@ def _layout(bounds: Value, indices: Value) -> _Layout | None:
     producer = bounds.producer
     joined = producer is not None and producer.op == "concat"
     first = bounds if producer is None else producer.operands[0] if joined else bounds
-    starts = looked_through(first, SAME_SHAPE)
+    starts = pooled_rows.looked_through(first, pooled_rows.SAME_SHAPE)
     if rank == _MATRIX_RANK:
         even = starts.producer is not None and starts.producer.op in (
             "range",
@@ -265,7 +262,7 @@ def _rank(value: Value) -> int | None:
     """Return how many axes *value* has, before types are inferred."""
     while value.type is None:
         producer = value.producer
-        if producer is None or producer.op not in SAME_RANK:
+        if producer is None or producer.op not in pooled_rows.SAME_RANK:
             return None
         value = producer.operands[0]
     return value.type.rank
@@ -279,7 +276,7 @@ class _Factor:
 
 
 def _sample_weights(
-    pooled: Pooled, body: AbstractSet[Node], loop: Node
+    pooled: pooled_rows.Pooled, body: AbstractSet[Node], loop: Node
 ) -> _Factor | None:
     """The weights of the lookups; None if they are something else."""
     if pooled.rows.factor is None:
@@ -288,7 +285,9 @@ def _sample_weights(
     producer = value.producer
     expanded = producer is not None and producer.op == "expand"
     if producer is not None and expanded:
-        value = looked_through(producer.operands[0], SAME_ELEMENTS)
+        value = pooled_rows.looked_through(
+            producer.operands[0], pooled_rows.SAME_ELEMENTS
+        )
         producer = value.producer
     if producer is not None and producer.attributes.get("value") == 1:
         return _Factor(None)

@@ -16,11 +16,7 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.dims import product
 from perfc.ir.ops.einsum import einsum_labels, einsum_pairs
-from perfc.passes.graphs import (
-    Tape,
-    letters_of,
-    typed,
-)
+from perfc.passes import graphs
 
 _RATE, _CUBE = math.sqrt(2 / math.pi), 0.044715
 _HEADS = 1
@@ -30,13 +26,13 @@ _MASK = 3
 _PAIR = 2
 
 
-def take_apart(tape: Tape) -> None:
+def take_apart(tape: graphs.Tape) -> None:
     """Put the calls in place of every op that lists them, where they are known."""
     listing = {n for n in tape.graph if n.attributes.get("spelled_out")}
     _replace(tape, {node: _CALLS[node.op] for node in listing if node.op in _CALLS})
 
 
-def drop_elements(tape: Tape) -> None:
+def drop_elements(tape: graphs.Tape) -> None:
     """Put `dropout` where a workload says that training zeroes elements."""
     said = {
         node
@@ -50,7 +46,7 @@ def _dropped(call: _Call) -> Value:
     return call.tape.ops("dropout", 2, *call.operands)[0]
 
 
-def fold_batches(tape: Tape) -> None:
+def fold_batches(tape: graphs.Tape) -> None:
     """Put what PyTorch's `matmul` does in place of matmuls of several batch axes.
 
     It views its operands with one, or copies those that cannot be viewed so. These
@@ -59,7 +55,7 @@ def fold_batches(tape: Tape) -> None:
     _replace(tape, {node: _folded for node in tape.graph if _has_batches(node)})
 
 
-def pair_einsums(tape: Tape) -> None:
+def pair_einsums(tape: graphs.Tape) -> None:
     """Put sums of products of two in place of those of more operands.
 
     PyTorch multiplies pair after pair, from left to right, and keeps each result for
@@ -69,7 +65,7 @@ def pair_einsums(tape: Tape) -> None:
     _replace(tape, dict.fromkeys(several, _paired))
 
 
-def _replace(tape: Tape, rules: Mapping[Node, Rule]) -> None:
+def _replace(tape: graphs.Tape, rules: Mapping[Node, Rule]) -> None:
     """Write nodes in place of others; those that a rule gives nothing for stay."""
     graph = tape.graph
     made: dict[Value, Value] = {}
@@ -91,16 +87,16 @@ def _replace(tape: Tape, rules: Mapping[Node, Rule]) -> None:
 
 
 def _has_batches(node: Node) -> bool:
-    if node.op != "matmul" or typed(node.results[0]).rank <= _BATCHED:
+    if node.op != "matmul" or graphs.typed(node.results[0]).rank <= _BATCHED:
         return False
-    return all(typed(value).rank >= _BATCHED for value in node.operands)
+    return all(graphs.typed(value).rank >= _BATCHED for value in node.operands)
 
 
 @attrs.frozen(eq=False)
 class _Call:
     """One op, its operands as they are now."""
 
-    tape: Tape
+    tape: graphs.Tape
     node: Node
     operands: tuple[Value, ...]
 
@@ -118,13 +114,13 @@ Rule: TypeAlias = Callable[[_Call], Value | None]
 
 def _folded(call: _Call) -> Value:
     """Expand, reshape, multiply and reshape back, as `_matmul_impl` does."""
-    tape, shape = call.tape, typed(call.node.results[0]).shape
+    tape, shape = call.tape, graphs.typed(call.node.results[0]).shape
     batch, flat = shape[:-2], product(shape[:-2])
     sides: list[Value] = []
     for value in call.operands:
-        rows = typed(value).shape[-2:]
+        rows = graphs.typed(value).shape[-2:]
         wide = value
-        if typed(value).shape[:-2] != batch:
+        if graphs.typed(value).shape[:-2] != batch:
             wide = tape.op("expand", value, tape.integers(*batch, *rows))
         sides.append(tape.reshape(wide, flat, *rows))
     return tape.reshape(tape.op("matmul", *sides), *shape)
@@ -132,9 +128,9 @@ def _folded(call: _Call) -> Value:
 
 def _paired(call: _Call) -> Value:
     """Write a matmul for each pair."""
-    ranks = [typed(value).rank for value in call.operands]
+    ranks = [graphs.typed(value).rank for value in call.operands]
     terms, out = einsum_labels(call.node.attributes.text("equation"), ranks)
-    letters = letters_of(terms)
+    letters = graphs.letters_of(terms)
 
     def spelled(labels: Iterable[str]) -> str:
         return "".join(letters[label] for label in labels)
@@ -162,7 +158,7 @@ def _rms_norm(call: _Call) -> Value:
     """T5's norm; the reciprocal root is one call, written as a power here."""
     x, *weight = call.operands
     axis = call.node.attributes.integer("axis")
-    axes = tuple(range(axis % typed(x).rank, typed(x).rank))
+    axes = tuple(range(axis % graphs.typed(x).rank, graphs.typed(x).rank))
     square = call.by("pow", x, 2.0)
     mean = call.tape.op("reduce", square, kind="mean", axes=axes, keepdims=True)
     rate = call.by("pow", call.by("add", mean, call.number("epsilon", 1e-5)), -0.5)
@@ -173,12 +169,15 @@ def _rms_norm(call: _Call) -> Value:
 def _attention(call: _Call) -> Value | None:
     """Two matmuls around a softmax; a causal mask is a tensor that is added."""
     q, k, v, *masks = call.operands
-    if typed(q).rank > _MASK and typed(q).shape[_HEADS] != typed(k).shape[_HEADS]:
+    if (
+        graphs.typed(q).rank > _MASK
+        and graphs.typed(q).shape[_HEADS] != graphs.typed(k).shape[_HEADS]
+    ):
         return None
     tape, causal = call.tape, call.node.attributes.flag("causal")
     scores = tape.op("matmul", q, tape.turned(k))
     scale = call.number("scale", 0.0)
-    size = typed(q).shape[-1]
+    size = graphs.typed(q).shape[-1]
     if not scale and isinstance(size, int):
         scale = size**-0.5
     if scale != 1.0:
@@ -186,7 +185,7 @@ def _attention(call: _Call) -> Value | None:
     if causal:
         masks.append(_causal_mask(tape, scores))
     for mask in masks:
-        if not typed(mask).dtype.is_float:
+        if not graphs.typed(mask).dtype.is_float:
             return None
         scores = tape.op("add", scores, mask)
     weights = tape.op("softmax", scores, axis=-1)
@@ -195,9 +194,9 @@ def _attention(call: _Call) -> Value | None:
     return tape.op("matmul", weights, v)
 
 
-def _causal_mask(tape: Tape, scores: Value) -> Value:
+def _causal_mask(tape: graphs.Tape, scores: Value) -> Value:
     """Return the mask that hides the keys after each query: a buffer of the model."""
-    type_ = TensorType(typed(scores).dtype, typed(scores).shape[-2:])
+    type_ = TensorType(graphs.typed(scores).dtype, graphs.typed(scores).shape[-2:])
     name = tape.graph.fresh_name(f"{tape.stem}.causal")
     shape: tuple[AttrValue, ...] = type_.shape
     attributes: dict[str, AttrValue] = {"dtype": type_.dtype, "shape": shape}

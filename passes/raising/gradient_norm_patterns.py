@@ -12,11 +12,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from perfc.ir import AttrValue, TensorType, Value
-from perfc.passes.graphs import (
-    Call,
-    Found,
-    parse_term,
-)
+from perfc.passes import graphs
 
 
 @attrs.frozen(eq=False)
@@ -34,10 +30,10 @@ class NormGradient:
     """
 
     op: str
-    term: Call
-    others: Mapping[str, Call]
-    attributes: Callable[[Found], dict[str, AttrValue]]
-    applies: Callable[[Found], bool] = lambda _: True
+    term: graphs.Call
+    others: Mapping[str, graphs.Call]
+    attributes: Callable[[graphs.Found], dict[str, AttrValue]]
+    applies: Callable[[graphs.Found], bool] = lambda _: True
 
 
 def _typed(value: Value) -> TensorType:
@@ -47,26 +43,26 @@ def _typed(value: Value) -> TensorType:
     return value.type
 
 
-def _axis(found: Found) -> dict[str, AttrValue]:
+def _axis(found: graphs.Found) -> dict[str, AttrValue]:
     """The first axis that is normalised: those of the scale are."""
     x, w = (_typed(found.values[name]) for name in "xw")
     return {"axis": x.rank - w.rank}
 
 
-def _first_reduced(found: Found) -> dict[str, AttrValue]:
+def _first_reduced(found: graphs.Found) -> dict[str, AttrValue]:
     return {"axis": found.first("reduce").attributes.integers("axes")[0]}
 
 
-def _of_batch(found: Found) -> dict[str, AttrValue]:
+def _of_batch(found: graphs.Found) -> dict[str, AttrValue]:
     return {"training": True}
 
 
-def _groups(found: Found) -> dict[str, AttrValue]:
+def _groups(found: graphs.Found) -> dict[str, AttrValue]:
     """The input is taken as [batch, groups, channels of a group, elements]."""
     return {"groups": _typed(found.nodes[0].operands[0]).shape[1]}
 
 
-def _is_one_call(found: Found) -> bool:
+def _is_one_call(found: graphs.Found) -> bool:
     """Whether PyTorch took the norm apart: users add epsilon as `add.Tensor`."""
     root = next(node for node in found.nodes if node.op == "rsqrt")
     added = root.operands[0].producer
@@ -77,11 +73,11 @@ def _norm(
     op: str,
     term: str,
     others: Mapping[str, str],
-    attributes: Callable[[Found], dict[str, AttrValue]],
-    applies: Callable[[Found], bool] = lambda _: True,
+    attributes: Callable[[graphs.Found], dict[str, AttrValue]],
+    applies: Callable[[graphs.Found], bool] = lambda _: True,
 ) -> NormGradient:
-    parsed = {name: parse_term(text) for name, text in others.items()}
-    return NormGradient(op, parse_term(term), parsed, attributes, applies)
+    parsed = {name: graphs.parse_term(text) for name, text in others.items()}
+    return NormGradient(op, graphs.parse_term(term), parsed, attributes, applies)
 
 
 _NORMED = "mul(sub(x, mean), deviation)"

@@ -13,17 +13,13 @@ from typing import TypeAlias
 import attrs
 
 from perfc.ir import AttrValue, Value
-from perfc.passes.graphs import (
-    Call,
-    Found,
-    parse_term,
-)
+from perfc.passes import graphs
 
-Attributes: TypeAlias = Callable[[Found, Value], "dict[str, AttrValue]"]
+Attributes: TypeAlias = Callable[[graphs.Found, Value], "dict[str, AttrValue]"]
 """(what was found, the result) -> attributes of the op."""
 
 
-def _none(found: Found, result: Value) -> dict[str, AttrValue]:
+def _none(found: graphs.Found, result: Value) -> dict[str, AttrValue]:
     return {}
 
 
@@ -41,7 +37,7 @@ class Formula:
 
     op: str
     operands: tuple[str, ...]
-    term: Call
+    term: graphs.Call
     attributes: Attributes = _none
 
 
@@ -49,13 +45,13 @@ def _fixed(**attributes: AttrValue) -> Attributes:
     return lambda found, result: dict(attributes)
 
 
-def _axis(found: Found, result: Value) -> dict[str, AttrValue]:
+def _axis(found: graphs.Found, result: Value) -> dict[str, AttrValue]:
     """The one axis that is summed over."""
     axes = found.first("reduce").attributes.integers("axes")
     return {"axis": axes[0]}
 
 
-def _shape(found: Found, result: Value) -> dict[str, AttrValue]:
+def _shape(found: graphs.Found, result: Value) -> dict[str, AttrValue]:
     return {"shape": () if result.type is None else result.type.shape}
 
 
@@ -66,7 +62,7 @@ def _loss(kind: str) -> Attributes:
 def _formula(
     op: str, operands: str, text: str, attributes: Attributes = _none
 ) -> Formula:
-    return Formula(op, tuple(operands.split()), parse_term(text), attributes)
+    return Formula(op, tuple(operands.split()), graphs.parse_term(text), attributes)
 
 
 _CUBIC = "tanh(mul(add(x, mul(mul(mul(x, x), x), ?)), ?))"
@@ -257,14 +253,14 @@ FORMULAS: tuple[Formula, ...] = (
 """Formulas; where two are found at one node the first counts. What ends first is
 raised first: a longer formula has the op in it, not what that was."""
 
-NLL_BACKWARD = parse_term(
+NLL_BACKWARD = graphs.parse_term(
     f"mul(scatter_elements(0, where(not_equal({_COLUMN}, ?), {_COLUMN}, 0), ?), "
     f"where(not_equal({_COLUMN}, ?), div(g, cast(reduce({_LABELS}))), 0))"
 )
 """The gradient of `nll_loss`: the scores do not occur in it."""
 
-LINEAR = parse_term("add(reshape(matmul(x, w)), b)")
+LINEAR = graphs.parse_term("add(reshape(matmul(x, w)), b)")
 """A layer whose input is no matrix."""
 
-LOG_SOFTMAX_BACKWARD = parse_term(_LOG_SOFTMAX)
+LOG_SOFTMAX_BACKWARD = graphs.parse_term(_LOG_SOFTMAX)
 """What follows it, and has them."""

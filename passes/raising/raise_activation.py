@@ -12,14 +12,7 @@ from perfc.ir import AnyKey, AttrValue, Node, Program, Value
 from perfc.ir.dims import Dim
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.raising.pattern import (
-    Raised,
-    Trail,
-    calls,
-    one_call,
-    orders,
-    raise_patterns,
-)
+from perfc.passes.raising import pattern
 
 _DEPTH = 3
 _SQRT_2 = math.sqrt(2)
@@ -55,7 +48,7 @@ class RaiseActivation(Transform):
         for rank in program.classes:
             if rank.ops is not None:
                 matcher = _Matcher(ctx.get(ELEMENTS, rank.ops))
-                raise_patterns(
+                pattern.raise_patterns(
                     rank.ops,
                     ("mul", "div"),
                     matcher.match,
@@ -87,13 +80,13 @@ class _Gate:
 class _Matcher:
     elements: Mapping[Value, tuple[Dim, ...]]
 
-    def match(self, root: Node) -> Raised | None:
+    def match(self, root: Node) -> pattern.Raised | None:
         for value in _leaves(root.results[0], _DEPTH):
             producer = value.producer
             rule = None if producer is None else _GATES.get(producer.op)
             if rule is None:
                 continue
-            behind = Trail(self.elements)
+            behind = pattern.Trail(self.elements)
             gate = rule(behind, value)
             raised = None if gate is None else self._raised(root, value, gate, behind)
             if raised is not None:
@@ -101,9 +94,9 @@ class _Matcher:
         return None
 
     def _raised(
-        self, root: Node, value: Value, gate: _Gate, behind: Trail
-    ) -> Raised | None:
-        trail = Trail(self.elements)
+        self, root: Node, value: Value, gate: _Gate, behind: pattern.Trail
+    ) -> pattern.Raised | None:
+        trail = pattern.Trail(self.elements)
         wanted = [gate.x, value]
         factor = _product(trail, root.results[0], wanted)
         close = factor is not None and math.isclose(factor, gate.factor, rel_tol=1e-3)
@@ -111,14 +104,14 @@ class _Matcher:
             return None
         inside = tuple(dict.fromkeys((*trail.inside, *behind.inside)))
         attributes = dict(gate.attributes)
-        single = one_call(inside)
+        single = pattern.one_call(inside)
         by_hand = gate.by_hand or _is_halved_first(trail, gate.x)
         if single is False or (single is None and by_hand):
-            attributes["spelled_out"] = calls(inside, self._letter)
-        return Raised(gate.op, (gate.x,), attributes, inside)
+            attributes["spelled_out"] = pattern.calls(inside, self._letter)
+        return pattern.Raised(gate.op, (gate.x,), attributes, inside)
 
     def _letter(self, value: Value) -> str | None:
-        return None if Trail(self.elements).number(value) is not None else "x"
+        return None if pattern.Trail(self.elements).number(value) is not None else "x"
 
 
 def _leaves(value: Value, depth: int) -> Iterator[Value]:
@@ -132,7 +125,7 @@ def _leaves(value: Value, depth: int) -> Iterator[Value]:
         yield from _leaves(operand, depth - 1)
 
 
-def _product(trail: Trail, value: Value, wanted: list[Value]) -> float | None:
+def _product(trail: pattern.Trail, value: Value, wanted: list[Value]) -> float | None:
     """Return the number in a product of *wanted* values, which are ticked off."""
     if value in wanted:
         wanted.remove(value)
@@ -151,7 +144,7 @@ def _product(trail: Trail, value: Value, wanted: list[Value]) -> float | None:
     return None if left is None or right is None else left * right
 
 
-def _is_halved_first(trail: Trail, x: Value) -> bool:
+def _is_halved_first(trail: pattern.Trail, x: Value) -> bool:
     """Whether the input itself is halved, as people write GELU by hand."""
     return any(
         node.op in ("mul", "div")
@@ -161,7 +154,7 @@ def _is_halved_first(trail: Trail, x: Value) -> bool:
     )
 
 
-def _one_plus(trail: Trail, value: Value) -> _Gate | None:
+def _one_plus(trail: pattern.Trail, value: Value) -> _Gate | None:
     """`1 + erf(x / √2)`, or `1 + tanh(√(2/π) (x + 0.044715 x³))`."""
     inner = trail.by(value, "add", 1.0)
     if inner is None:
@@ -175,14 +168,14 @@ def _one_plus(trail: Trail, value: Value) -> _Gate | None:
     tanh = trail.step(inner, "tanh")
     rated = None if tanh is None else trail.by(tanh.operands[0], "mul", _TANH_RATE)
     total = None if rated is None else trail.step(rated, "add")
-    for x, cubed in () if total is None else orders(total):
+    for x, cubed in () if total is None else pattern.orders(total):
         cube = trail.by(cubed, "mul", _TANH_CUBE)
         if cube is not None and _is_cube(trail, cube, x):
             return _Gate(x, "gelu", 0.5, {"approximate": "tanh"})
     return None
 
 
-def _is_cube(trail: Trail, value: Value, x: Value) -> bool:
+def _is_cube(trail: pattern.Trail, value: Value, x: Value) -> bool:
     base = trail.by(value, "pow", 3.0)
     if base is not None:
         return base is x
@@ -190,7 +183,7 @@ def _is_cube(trail: Trail, value: Value, x: Value) -> bool:
     return _product(trail, value, wanted) == 1.0 and not wanted
 
 
-def _sigmoid(trail: Trail, value: Value) -> _Gate | None:
+def _sigmoid(trail: pattern.Trail, value: Value) -> _Gate | None:
     node = trail.step(value, "sigmoid")
     if node is None:
         return None
@@ -200,7 +193,7 @@ def _sigmoid(trail: Trail, value: Value) -> _Gate | None:
     return _Gate(x, "gelu", 1.0, {"approximate": "sigmoid"}, by_hand=True)
 
 
-def _hard_sigmoid(trail: Trail, value: Value) -> _Gate | None:
+def _hard_sigmoid(trail: pattern.Trail, value: Value) -> _Gate | None:
     node = trail.step(value, "hardsigmoid")
     if node is None:
         return None
@@ -211,7 +204,7 @@ def _hard_sigmoid(trail: Trail, value: Value) -> _Gate | None:
     return _Gate(node.operands[0], "hardswish") if is_swish and offset == 0.5 else None
 
 
-def _clipped(trail: Trail, value: Value) -> _Gate | None:
+def _clipped(trail: pattern.Trail, value: Value) -> _Gate | None:
     """`clip(x + 3, 0, 6)`, divided by 6 afterwards."""
     node = trail.step(value, "clip")
     if node is None or (node.attributes.get("min"), node.attributes.get("max")) != (
@@ -223,7 +216,7 @@ def _clipped(trail: Trail, value: Value) -> _Gate | None:
     return None if x is None else _Gate(x, "hardswish", 1 / 6, by_hand=True)
 
 
-def _tanh(trail: Trail, value: Value) -> _Gate | None:
+def _tanh(trail: pattern.Trail, value: Value) -> _Gate | None:
     """`tanh(softplus(x))`; PyTorch's exporter guards the softplus with a `where`."""
     node = trail.step(value, "tanh")
     if node is None:
@@ -241,7 +234,7 @@ def _tanh(trail: Trail, value: Value) -> _Gate | None:
     return _Gate(soft.operands[0], "mish")
 
 
-_GATES: Mapping[str, Callable[[Trail, Value], _Gate | None]] = {
+_GATES: Mapping[str, Callable[[pattern.Trail, Value], _Gate | None]] = {
     "add": _one_plus,
     "sigmoid": _sigmoid,
     "hardsigmoid": _hard_sigmoid,

@@ -12,15 +12,7 @@ from perfc.ir.dims import Dim
 from perfc.ir.ops.reduction import reduced_axes
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.raising.pattern import (
-    CASTS,
-    Raised,
-    Trail,
-    calls,
-    one_call,
-    orders,
-    raise_patterns,
-)
+from perfc.passes.raising import pattern
 
 _DECOMPOSED = "aten.add.Scalar"
 """How PyTorch adds epsilon where it takes its own `rms_norm` apart on export."""
@@ -55,7 +47,9 @@ class RaiseNorm(Transform):
                 continue
             matcher = _Matcher(ctx.get(ELEMENTS, rank.ops), set(rank.ops.parameters))
             roots = ("add", "mul", "div", "reshape")
-            raise_patterns(rank.ops, roots, matcher.match, spelled_out=self.spelled_out)
+            pattern.raise_patterns(
+                rank.ops, roots, matcher.match, spelled_out=self.spelled_out
+            )
 
 
 @attrs.frozen(eq=False)
@@ -73,11 +67,11 @@ class _Matcher:
     elements: Mapping[Value, tuple[Dim, ...]]
     parameters: set[Value]
 
-    def match(self, root: Node) -> Raised | None:
+    def match(self, root: Node) -> pattern.Raised | None:
         """Try the longest form first: with bias, with scale, bare."""
         result = root.results[0]
         for weights in (("add", "mul"), ("mul",), ()):
-            trail = Trail(self.elements)
+            trail = pattern.Trail(self.elements)
             value, found = result, list[Value]()
             for op in weights:
                 pair = self._weighted(trail, value, op)
@@ -95,22 +89,22 @@ class _Matcher:
         return None
 
     def _weighted(
-        self, trail: Trail, value: Value, op: str
+        self, trail: pattern.Trail, value: Value, op: str
     ) -> tuple[Value, Value] | None:
         """Go through a product with, or sum of, a parameter."""
         node = value.producer
         if node is None or node.op != op:
             return None
-        for inner, weight in orders(node):
+        for inner, weight in pattern.orders(node):
             if weight in self.parameters:
                 trail.step(value, op)
                 return inner, weight
         return None
 
     def _over_rows(
-        self, trail: Trail, value: Value, weights: list[Value], result: Value
-    ) -> Raised | None:
-        core = _core(trail, trail.through(value, CASTS))
+        self, trail: pattern.Trail, value: Value, weights: list[Value], result: Value
+    ) -> pattern.Raised | None:
+        core = _core(trail, trail.through(value, pattern.CASTS))
         if core is None or core.x.type is None or core.x.type != result.type:
             return None
         shape = core.x.type.shape[core.axis :]
@@ -125,10 +119,10 @@ class _Matcher:
         }
         if _is_by_hand(core, inside):
             named = dict(zip(weights, "wb", strict=False))
-            attributes["spelled_out"] = calls(
-                inside, _Letters(core.x, named, Trail(self.elements))
+            attributes["spelled_out"] = pattern.calls(
+                inside, _Letters(core.x, named, pattern.Trail(self.elements))
             )
-        return Raised(core.op, (core.x, *weights), attributes, inside)
+        return pattern.Raised(core.op, (core.x, *weights), attributes, inside)
 
 
 @attrs.frozen(eq=False)
@@ -137,7 +131,7 @@ class _Letters:
 
     x: Value
     named: Mapping[Value, str]
-    trail: Trail
+    trail: pattern.Trail
 
     def __call__(self, value: Value) -> str | None:
         if value in self.named:
@@ -151,11 +145,11 @@ class _Letters:
 def _is_by_hand(core: _Core, inside: tuple[Node, ...]) -> bool:
     if any(n.location.origin.startswith(_DECOMPOSED) for n in inside):
         return False
-    single = one_call(inside)
+    single = pattern.one_call(inside)
     return core.op == "rms_norm" if single is None else not single
 
 
-def _core(trail: Trail, value: Value) -> _Core | None:
+def _core(trail: pattern.Trail, value: Value) -> _Core | None:
     """`(x - mean) / √(variance + ε)`, or `x / √(mean of squares + ε)`."""
     for x, variance, epsilon in _quotients(trail, value):
         squares = _mean(trail, variance)
@@ -167,18 +161,18 @@ def _core(trail: Trail, value: Value) -> _Core | None:
         centred = _centred(trail, x)
         if centred is not None and _centred(trail, base) == centred:
             return _Core("layer_norm", centred[0], centred[1], epsilon)
-        source = trail.through(x, CASTS)
-        if centred is None and trail.through(base, CASTS) is source:
+        source = trail.through(x, pattern.CASTS)
+        if centred is None and trail.through(base, pattern.CASTS) is source:
             return _Core("rms_norm", source, squares[1], epsilon)
     return None
 
 
-def _quotients(trail: Trail, value: Value) -> list[tuple[Value, Value, float]]:
+def _quotients(trail: pattern.Trail, value: Value) -> list[tuple[Value, Value, float]]:
     """Numerator, radicand and epsilon of a quotient by a root, however written."""
     node = trail.step(value, "div", "mul")
     if node is None:
         return []
-    pairs = [node.operands] if node.op == "div" else orders(node)
+    pairs = [node.operands] if node.op == "div" else pattern.orders(node)
     found: list[tuple[Value, Value, float]] = []
     for over, under in pairs:
         inverse = node.op == "mul"
@@ -189,7 +183,7 @@ def _quotients(trail: Trail, value: Value) -> list[tuple[Value, Value, float]]:
     return found
 
 
-def _radicand(trail: Trail, value: Value, *, inverse: bool) -> Value | None:
+def _radicand(trail: pattern.Trail, value: Value, *, inverse: bool) -> Value | None:
     """What the root is taken of; *inverse* for one over the root."""
     power = trail.by(value, "pow", -0.5 if inverse else 0.5)
     if power is not None:
@@ -210,7 +204,7 @@ def _radicand(trail: Trail, value: Value, *, inverse: bool) -> Value | None:
     return _radicand(trail, under, inverse=False)
 
 
-def _mean(trail: Trail, value: Value) -> tuple[Value, int] | None:
+def _mean(trail: pattern.Trail, value: Value) -> tuple[Value, int] | None:
     """A mean over the last axes, which are kept: its operand and the first axis."""
     node = trail.step(value, "reduce")
     if node is None or node.attributes.text("kind") != "mean":
@@ -223,7 +217,7 @@ def _mean(trail: Trail, value: Value) -> tuple[Value, int] | None:
     return (x, first) if axes == list(range(first, x.type.rank)) else None
 
 
-def _square(trail: Trail, value: Value) -> Value | None:
+def _square(trail: pattern.Trail, value: Value) -> Value | None:
     base = trail.by(value, "pow", 2.0)
     if base is not None:
         return base
@@ -233,9 +227,9 @@ def _square(trail: Trail, value: Value) -> Value | None:
     return node.operands[0]
 
 
-def _centred(trail: Trail, value: Value) -> tuple[Value, int] | None:
+def _centred(trail: pattern.Trail, value: Value) -> tuple[Value, int] | None:
     """`x - mean(x)`: x and the first axis."""
-    node = trail.step(trail.through(value, CASTS), "sub")
+    node = trail.step(trail.through(value, pattern.CASTS), "sub")
     mean = None if node is None else _mean(trail, node.operands[1])
     if node is None or mean is None or mean[0] is not node.operands[0]:
         return None
@@ -243,8 +237,8 @@ def _centred(trail: Trail, value: Value) -> tuple[Value, int] | None:
 
 
 def _group_norm(
-    trail: Trail, value: Value, weights: list[Value], result: Value
-) -> Raised | None:
+    trail: pattern.Trail, value: Value, weights: list[Value], result: Value
+) -> pattern.Raised | None:
     """An instance norm of the groups, between reshapes, and scale and bias."""
     mark = len(trail.inside)
     outer = trail.step(value, "reshape")
@@ -256,7 +250,7 @@ def _group_norm(
     x, groups = inner.operands[0], norm.attributes.integer("groups", 0)
     inside = tuple(trail.inside)
     plain = [trail.uniform(v) for v in norm.operands[1:]] in ([], [1.0, 0.0])
-    if not plain and one_call(inside) is not True:
+    if not plain and pattern.one_call(inside) is not True:
         return None
     if x.type != result.type or not _cuts(x, norm.operands[0], groups):
         return None
@@ -266,7 +260,7 @@ def _group_norm(
     epsilon = norm.attributes.get("epsilon")
     if epsilon is not None:
         attributes["epsilon"] = epsilon
-    return Raised("group_norm", (x, *weights), attributes, inside)
+    return pattern.Raised("group_norm", (x, *weights), attributes, inside)
 
 
 def _cuts(x: Value, cut: Value, groups: int) -> bool:

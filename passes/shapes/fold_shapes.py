@@ -7,12 +7,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Graph, Node, Program, Value
+from perfc.ir import AnyKey, Graph, Node, Program, Value, node_kinds
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_constant,
-)
 from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -43,11 +39,11 @@ class FoldShapes(Transform):
 
 def _fold(graph: Graph, elements: Mapping[Value, tuple[Dim, ...]]) -> None:
     for node in graph:
-        if not is_constant(node) and (
+        if not node_kinds.is_constant(node) and (
             len(node.results) == 1 and node.results[0] in elements and not node.regions
         ):
             graph.make_constant(node, elements[node.results[0]])
-        elif has_trait(node, Trait.CONVERTS) and _is_neutral(node):
+        elif node_kinds.has_trait(node, Trait.CONVERTS) and _is_neutral(node):
             graph.replace_uses(node.results[0], node.operands[0])
     graph.erase_dead(keep=lambda node: node.has_effect)
     graph.erase_unused_parameters()

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, Graph, Node, PerfcError, TensorType, Value
+from perfc.ir import DTYPES, Graph, Node, PerfcError, TensorType, Value, node_kinds
 from perfc.ir.dims import Dim, Expr, symbol
-from perfc.ir.node_kinds import (
-    has_trait,
-)
 from perfc.ir.opdef import Abstract, OpDef, OpRegistry, Ratio, Trait
 from perfc.ir.ops.rules import UNKNOWN_DIM
 from perfc.ir.support import VerifyError
@@ -185,7 +182,7 @@ class Inference:
             readers = [
                 use.node
                 for use in self.graph.uses(value)
-                if use.index == 0 and has_trait(use.node, Trait.KEEPS_SHAPE)
+                if use.index == 0 and node_kinds.has_trait(use.node, Trait.KEEPS_SHAPE)
             ]
             if not readers:
                 return None

@@ -10,12 +10,8 @@ from perfc.ir import AnyKey, Program
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, TYPED
+from perfc.passes.shapes import inference_remarks
 from perfc.passes.shapes.inference import Inference
-from perfc.passes.shapes.inference_remarks import (
-    remark_assumed,
-    remark_misfits,
-    remark_overruled,
-)
 
 
 @attrs.frozen
@@ -43,8 +39,8 @@ class ShapeInference(Pass):
             worker = Inference(rank.ops, BUILTIN_OPS, hints=program.types_are_hints)
             for node in rank.ops:
                 worker.infer(node)
-            remark_assumed(worker, ctx)
-            remark_misfits(worker, ctx)
-            remark_overruled(worker, ctx)
+            inference_remarks.remark_assumed(worker, ctx)
+            inference_remarks.remark_misfits(worker, ctx)
+            inference_remarks.remark_overruled(worker, ctx)
             ctx.set(TYPED, rank.ops, True)
             ctx.set(ELEMENTS, rank.ops, worker.elements)

@@ -15,13 +15,7 @@ import numpy as np
 
 from perfc.costmodels.constants import constants
 from perfc.costmodels.kernels import Floats
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    INTERVAL,
-    KERNEL_COST,
-    SCHEDULE,
-    Interval,
-)
+from perfc.passes import facts
 from perfc.passes.manager import Analysis
 from perfc.passes.timing.task_durations import sources
 from perfc.passes.timing.time_interval import ALONE, KERNEL
@@ -53,7 +47,7 @@ class TimeErrors:
     alone: float = 0.0
 
 
-def errors_of_interval(time_s: float, interval: Interval) -> TimeErrors:
+def errors_of_interval(time_s: float, interval: facts.Interval) -> TimeErrors:
     """Return the errors of a time as its interval has them, kernels' all alone."""
     shared: dict[Hashable, float] = {}
     alone = [AGAIN]
@@ -68,15 +62,15 @@ def errors_of_interval(time_s: float, interval: Interval) -> TimeErrors:
 
 def time_errors(analysis: Analysis) -> TimeErrors:
     """Return the errors of the time of a step, of which kernels' are by signature."""
-    time_s = analysis.get(CRITICAL_PATH).time_s
-    found = errors_of_interval(time_s, analysis.get(INTERVAL))
+    time_s = analysis.get(facts.CRITICAL_PATH).time_s
+    found = errors_of_interval(time_s, analysis.get(facts.INTERVAL))
     # How far one sigma of each kernel's own error moves the time.
-    path, schedule = analysis.get(CRITICAL_PATH), analysis.get(SCHEDULE)
+    path, schedule = analysis.get(facts.CRITICAL_PATH), analysis.get(facts.SCHEDULE)
     timeline = analysis.get(TIMELINE)
     seconds = np.zeros(len(timeline))
     seconds[path.task_numbers] = schedule.durations_s[path.task_numbers]
     own: dict[Hashable, float] = {}
-    costs = analysis.get(KERNEL_COST)
+    costs = analysis.get(facts.KERNEL_COST)
     for graph, offset, cost in zip(
         timeline.graphs, timeline.offsets, costs, strict=True
     ):
@@ -90,7 +84,7 @@ def time_errors(analysis: Analysis) -> TimeErrors:
             own[signature] = own.get(signature, 0.0) + float(moved[kernel])
     others = [
         (each.sigma + each.sigma_low) / 2
-        for each in analysis.get(INTERVAL).factors
+        for each in analysis.get(facts.INTERVAL).factors
         if each.shared_with in ALONE and each.factor != KERNEL
     ]
     return TimeErrors(time_s, {**found.shared, **own}, math.hypot(AGAIN, *others))

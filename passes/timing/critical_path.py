@@ -12,35 +12,25 @@ from numpy.typing import NDArray
 
 from perfc.ir import AnyKey, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS
+from perfc.passes import facts
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import floats, integers
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    HOSTED,
-    SCHEDULE,
-    SEGMENT_KINDS,
-    HostedLaunches,
-    Path,
-    Schedule,
-    SegmentKind,
-    SegmentTable,
-)
 from perfc.passes.timing.task_kinds import task_kinds, task_mask
 from perfc.passes.timing.timeline import TIMELINE, Timeline, latest_ends
 
 _SEGMENT = {
-    TaskKind.HOST: SegmentKind.HOST,
-    TaskKind.CALL: SegmentKind.HOST,
-    TaskKind.SYNC: SegmentKind.SYNC,
-    TaskKind.KERNEL: SegmentKind.KERNEL,
-    TaskKind.COPY: SegmentKind.COPY,
-    TaskKind.COLLECTIVE: SegmentKind.COMM,
+    TaskKind.HOST: facts.SegmentKind.HOST,
+    TaskKind.CALL: facts.SegmentKind.HOST,
+    TaskKind.SYNC: facts.SegmentKind.SYNC,
+    TaskKind.KERNEL: facts.SegmentKind.KERNEL,
+    TaskKind.COPY: facts.SegmentKind.COPY,
+    TaskKind.COLLECTIVE: facts.SegmentKind.COMM,
     # They take time only if the source states one.
-    TaskKind.RECORD: SegmentKind.IDLE,
-    TaskKind.WAIT: SegmentKind.IDLE,
+    TaskKind.RECORD: facts.SegmentKind.IDLE,
+    TaskKind.WAIT: facts.SegmentKind.IDLE,
 }
 
-_NUMBER = {kind: number for number, kind in enumerate(SEGMENT_KINDS)}
+_NUMBER = {kind: number for number, kind in enumerate(facts.SEGMENT_KINDS)}
 _OWN = np.array([_NUMBER[_SEGMENT[kind]] for kind in TaskKind], dtype=np.int8)
 """Number of the segment of a task itself, by the number of its kind."""
 
@@ -59,13 +49,15 @@ class CriticalPath(Pass):
     """
 
     name: ClassVar[str] = "critical-path"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({SCHEDULE, TIMELINE, HOSTED})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({CRITICAL_PATH})
+    requires: ClassVar[frozenset[AnyKey]] = frozenset(
+        {facts.SCHEDULE, TIMELINE, facts.HOSTED}
+    )
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({facts.CRITICAL_PATH})
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Find it."""
-        schedule = ctx.get(SCHEDULE, program)
-        hosted = ctx.get(HOSTED, program)
+        schedule = ctx.get(facts.SCHEDULE, program)
+        hosted = ctx.get(facts.HOSTED, program)
         time_s = max(schedule.end_s, default=0.0)
         # The tasks of the path, first to last.
         tasks: list[int] = []
@@ -75,21 +67,21 @@ class CriticalPath(Pass):
             task = schedule.cause[task]
         tasks.reverse()
         timeline = ctx.get(TIMELINE, program)
-        path = Path(
+        path = facts.Path(
             time_s,
             tasks,
             partial(_segments, schedule, hosted, timeline, tasks),
             partial(_slack, schedule, timeline, tasks, time_s),
         )
-        ctx.set(CRITICAL_PATH, program, path)
+        ctx.set(facts.CRITICAL_PATH, program, path)
 
 
 def _segments(
-    schedule: Schedule,
-    hosted: Sequence[HostedLaunches],
+    schedule: facts.Schedule,
+    hosted: Sequence[facts.HostedLaunches],
     timeline: Timeline,
     tasks: list[int],
-) -> SegmentTable:
+) -> facts.SegmentTable:
     """Return, for each task, the wait before it, if any, and its own time."""
     path = integers(tasks)
     start_s, duration_s = schedule.starts_s[path], schedule.durations_s[path]
@@ -103,9 +95,11 @@ def _segments(
     idle = np.flatnonzero((start_s > free_s) & ~launched)
     neighbours = zip(before[idle].tolist(), path[idle].tolist(), strict=True)
     lag_s[idle] = [_gap_after_s(timeline, *tasks) for tasks in neighbours]
-    wait = np.where(launched, _NUMBER[SegmentKind.LAUNCH], _NUMBER[SegmentKind.IDLE])
+    wait = np.where(
+        launched, _NUMBER[facts.SegmentKind.LAUNCH], _NUMBER[facts.SegmentKind.IDLE]
+    )
     lasts = np.stack([start_s > free_s, duration_s > 0], axis=1).ravel()
-    return SegmentTable(
+    return facts.SegmentTable(
         np.stack([wait, _kinds(hosted)[path]], axis=1).ravel()[lasts],
         np.repeat(path, 2)[lasts],
         np.stack([free_s, start_s], axis=1).ravel()[lasts],
@@ -113,7 +107,7 @@ def _segments(
     )
 
 
-def _kinds(hosted: Sequence[HostedLaunches]) -> NDArray[np.int8]:
+def _kinds(hosted: Sequence[facts.HostedLaunches]) -> NDArray[np.int8]:
     return np.concatenate([_OWN[task_kinds(launches.graph)] for launches in hosted])
 
 
@@ -128,7 +122,7 @@ def _gap_after_s(timeline: Timeline, before: int, task: int) -> float:
 
 
 def _slack(
-    schedule: Schedule, timeline: Timeline, tasks: list[int], time_s: float
+    schedule: facts.Schedule, timeline: Timeline, tasks: list[int], time_s: float
 ) -> list[float]:
     late_s = floats(latest_ends(timeline, schedule.duration_s, time_s))
     slack_s = late_s - schedule.ends_s

@@ -13,15 +13,9 @@ from perfc import costmodels
 from perfc.costmodels import Estimate, KernelTable, Target
 from perfc.costmodels.kernels import OF_TARGET, Floats
 from perfc.ir import AnyKey, Program
+from perfc.passes import facts
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.columns import integers
-from perfc.passes.facts import (
-    HOSTED,
-    KERNEL_COST,
-    SUSTAINED,
-    HostedLaunches,
-    Sustained,
-)
 from perfc.passes.timing.task_durations import sources, task_durations
 from perfc.passes.timing.timeline import link, solve
 
@@ -60,8 +54,10 @@ class SustainedClock(Pass):
     """
 
     name: ClassVar[str] = "sustained-clock"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({HOSTED, KERNEL_COST})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({KERNEL_COST, SUSTAINED})
+    requires: ClassVar[frozenset[AnyKey]] = frozenset({facts.HOSTED, facts.KERNEL_COST})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset(
+        {facts.KERNEL_COST, facts.SUSTAINED}
+    )
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Find the limit; write slower prices where it holds kernels down."""
@@ -75,9 +71,12 @@ class SustainedClock(Pass):
             )
         given = any(rank.launches is not None for rank in program.classes)
         if power is None or given:
-            ctx.set(SUSTAINED, program, None)
+            ctx.set(facts.SUSTAINED, program, None)
             return
-        hosted, costs = ctx.get(HOSTED, program), ctx.get(KERNEL_COST, program)
+        hosted, costs = (
+            ctx.get(facts.HOSTED, program),
+            ctx.get(facts.KERNEL_COST, program),
+        )
         ranks = [len(rank.ranks) for rank in program.classes]
         # The step with the least time that it can take.
         # That is what its busiest stream or thread has to do: no schedule need be
@@ -103,7 +102,7 @@ class SustainedClock(Pass):
                 _slowed(cost, board, limit_watts)
                 for cost, board in zip(costs, step.boards, strict=True)
             )
-            ctx.set(KERNEL_COST, program, tuple(slowed))
+            ctx.set(facts.KERNEL_COST, program, tuple(slowed))
         sustained = step.sustained(limit_watts, target)
         # Say that the cap holds the clock down, or that no clock is low enough.
         mean_watts = step.mean_watts(limit_watts)
@@ -124,7 +123,7 @@ class SustainedClock(Pass):
                 f"{mean_watts:.0f} W, and memory would have to be slower, too",
                 name,
             )
-        ctx.set(SUSTAINED, program, sustained)
+        ctx.set(facts.SUSTAINED, program, sustained)
 
 
 @attrs.frozen(eq=False)
@@ -192,7 +191,7 @@ class _Step:
                 low = middle
         return low
 
-    def sustained(self, limit_watts: float, target: Target) -> Sustained:
+    def sustained(self, limit_watts: float, target: Target) -> facts.Sustained:
         """Return the fact."""
         known = all(
             bool(board.draws.known[board.all_s > 0].all()) for board in self.boards
@@ -204,7 +203,7 @@ class _Step:
             for board in self.boards
         )
         boost_hz = target.device.sm_clock_hz
-        return Sustained(
+        return facts.Sustained(
             math.fsum(joules) if known else None,
             idle_watts * sum(board.ranks for board in self.boards),
             tuple(boost_hz * board.clock_share(limit_watts) for board in self.boards),
@@ -214,7 +213,7 @@ class _Step:
 
 def _scheduled(
     step: _Step,
-    hosted: Sequence[HostedLaunches],
+    hosted: Sequence[facts.HostedLaunches],
     costs: Sequence[Estimate],
     target: Target,
 ) -> _Step:

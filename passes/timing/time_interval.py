@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate
 from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import AnyKey, Kernel, Program
+from perfc.passes import facts
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    HOSTED,
-    INTERVAL,
-    KERNEL_COST,
-    SCHEDULE,
-    Interval,
-    TimeFactor,
-)
 from perfc.passes.timing.error_factors import ErrorFactors, Factor
 from perfc.passes.timing.task_durations import Sources, sources
 from perfc.passes.timing.timeline import TIMELINE, Timeline, finish_s
@@ -71,18 +63,18 @@ class TimeInterval(Pass):
 
     name: ClassVar[str] = "time-interval"
     requires: ClassVar[frozenset[AnyKey]] = frozenset(
-        {SCHEDULE, TIMELINE, HOSTED, KERNEL_COST, CRITICAL_PATH}
+        {facts.SCHEDULE, TIMELINE, facts.HOSTED, facts.KERNEL_COST, facts.CRITICAL_PATH}
     )
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({INTERVAL})
+    provides: ClassVar[frozenset[AnyKey]] = frozenset({facts.INTERVAL})
 
     def run(self, program: Program, ctx: PassContext) -> None:
         """Find it."""
-        path = ctx.get(CRITICAL_PATH, program)
+        path = ctx.get(facts.CRITICAL_PATH, program)
         if path.time_s == 0:
-            ctx.set(INTERVAL, program, Interval(0.0, 0.0, 0.0))
+            ctx.set(facts.INTERVAL, program, facts.Interval(0.0, 0.0, 0.0))
             return
-        hosted = ctx.get(HOSTED, program)
-        duration_s = ctx.get(SCHEDULE, program).durations_s
+        hosted = ctx.get(facts.HOSTED, program)
+        duration_s = ctx.get(facts.SCHEDULE, program).durations_s
         timeline = ctx.get(TIMELINE, program)
         found = [sources(graph) for graph in timeline.graphs]
         counts = [len(f.host) for f in found]
@@ -91,7 +83,7 @@ class TimeInterval(Pass):
             _repeated([h.sigma_shared for h in hosted], counts),
             _repeated([h.sigma_independent for h in hosted], counts),
         )
-        costs = ctx.get(KERNEL_COST, program)
+        costs = ctx.get(facts.KERNEL_COST, program)
         device = _device(timeline, costs, found, ctx.target.device.name)
         seconds = device.seconds(duration_s)
         sigmas = np.zeros((2, len(duration_s)))
@@ -111,7 +103,7 @@ class TimeInterval(Pass):
             device_own,
             ", ".join(dict.fromkeys(h.profile for h in hosted if h.profile)),
         )
-        ctx.set(INTERVAL, program, interval_of(path.time_s, parts))
+        ctx.set(facts.INTERVAL, program, interval_of(path.time_s, parts))
 
 
 @attrs.frozen(eq=False)
@@ -308,7 +300,7 @@ def _own_effects(seconds: Floats, sigma: Floats) -> OwnEffects:
     return OwnEffects(math.sqrt(up @ up), math.sqrt(down @ down))
 
 
-def interval_of(time_s: float, parts: ErrorParts) -> Interval:
+def interval_of(time_s: float, parts: ErrorParts) -> facts.Interval:
     """Return the 90 % interval of a time above 0, effects added in quadrature."""
     shared, host, device = parts.shared, parts.host, parts.device
     up = [shared.host_up_s, host.up_s, shared.device_up_s, device.up_s]
@@ -316,7 +308,7 @@ def interval_of(time_s: float, parts: ErrorParts) -> Interval:
     down = [shared.down_s, host.down_s, device.down_s]
     lows = [-math.log1p(-min(effect / time_s, NEARLY_ALL)) for effect in down]
     variance = math.fsum(log * log for log in logs)
-    return Interval(
+    return facts.Interval(
         time_s * math.exp(-math.hypot(*lows)),
         time_s * math.exp(math.sqrt(variance)),
         (logs[2] ** 2 + logs[3] ** 2) / variance if variance else 0.0,
@@ -326,19 +318,19 @@ def interval_of(time_s: float, parts: ErrorParts) -> Interval:
 
 def _factors(
     parts: ErrorParts, logs: Sequence[float], lows: Sequence[float]
-) -> Iterator[TimeFactor]:
+) -> Iterator[facts.TimeFactor]:
     """Yield the factors of a time: what is shared, then what each is off alone."""
     host, host_own, device, device_own = (log / Z for log in logs)
     low, host_low, device_low = (log / Z for log in lows)
     by_host = _host_share(parts.shared)
     on_host = low * math.sqrt(by_host)
-    found = [TimeFactor(HOST, parts.host_name, host, on_host)]
+    found = [facts.TimeFactor(HOST, parts.host_name, host, on_host)]
     for (name, shared_with), share in parts.shares.items():
         part = math.sqrt(share)
         under = low * math.sqrt(1 - by_host) * part
-        found.append(TimeFactor(name, shared_with, device * part, under))
-    found.append(TimeFactor(HOST, _HOST_ALONE, host_own, host_low))
-    found.append(TimeFactor(KERNEL, _KERNEL_ALONE, device_own, device_low))
+        found.append(facts.TimeFactor(name, shared_with, device * part, under))
+    found.append(facts.TimeFactor(HOST, _HOST_ALONE, host_own, host_low))
+    found.append(facts.TimeFactor(KERNEL, _KERNEL_ALONE, device_own, device_low))
     yield from (each for each in found if each.sigma or each.sigma_low)
 
 

@@ -11,14 +11,9 @@ from perfc.ir import AnyKey, Graph, Program, UsageError, Value, spend
 from perfc.ir.dims import Dim
 from perfc.ir.program import MAX_MICROBATCHES, RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import Pass, PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    BACKWARD,
-    gathers,
-    is_between_stages,
-    is_training_step,
-)
 from perfc.passes.training.gradient_sums import Sums
 from perfc.passes.training.microbatch_writer import MicrobatchWriter
 
@@ -108,7 +103,8 @@ class AccumulateGradients(Transform):
             updated = [
                 node
                 for node in graph
-                if node.location.phase == BACKWARD and "optimizer" in node.attributes
+                if node.location.phase == graphs.BACKWARD
+                and "optimizer" in node.attributes
             ]
             if updated:
                 ctx.note(
@@ -129,13 +125,13 @@ class AccumulateGradients(Transform):
         if graph is None:
             msg = f"{program} is given as launches: it has no gradients to accumulate"
             raise UnsupportedModelError(msg)
-        if not is_training_step(graph):
+        if not graphs.is_training_step(graph):
             msg = (
                 f"{graph} has no backward pass whose gradients could be accumulated; "
                 f"give --mode training, or the pass training before {self.name}"
             )
             raise UsageError(msg)
-        if any(map(is_between_stages, graph)):
+        if any(map(graphs.is_between_stages, graph)):
             msg = (
                 f"the microbatches of pipeline-parallel are accumulated already: leave "
                 f"{self.name} out"
@@ -152,6 +148,8 @@ class AccumulateGradients(Transform):
         """Find what is added up, when, and what all microbatches share."""
         late = self.is_late
         # Gathered again means forgotten: only what stays serves the next microbatch.
-        stays = late and not any(gathers(graph, BACKWARD))
-        gathered = [node for nodes in gathers(graph) for node in nodes] if stays else []
+        stays = late and not any(graphs.gathers(graph, graphs.BACKWARD))
+        gathered = (
+            [node for nodes in graphs.gathers(graph) for node in nodes] if stays else []
+        )
         return Sums.of(graph, known, gathered, late=late, divide=self.divide_loss)

@@ -8,12 +8,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value, node_kinds
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_constant,
-)
 from perfc.ir.opdef import Trait
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
@@ -85,7 +81,7 @@ class CheckpointActivations(Transform):
             node
             for node in graph
             if node.location.phase == FORWARD
-            and not is_constant(node)
+            and not node_kinds.is_constant(node)
             and node not in gathering
             and not all(value in known for value in node.results)
         ]
@@ -173,7 +169,7 @@ class _Segment:
         last = max(
             order[node]
             for node in nodes
-            if node in made or has_trait(node, Trait.STATISTICS)
+            if node in made or node_kinds.has_trait(node, Trait.STATISTICS)
         )
         again = [node for node in nodes if order[node] <= last]
         return cls(again, frozenset(needed), sorted(readers, key=order.__getitem__))

@@ -6,20 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.dims import Dim
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.node_kinds import (
-    is_cast,
-    is_collective,
-    is_constant,
-    is_view,
-    updates_rows,
-)
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-)
+from perfc.passes import graphs
 
 _INDICES, _VALUES = 1, 2
 """Operands of the step that takes a sparse gradient."""
@@ -93,7 +83,7 @@ class Sums:
         rows = [
             node.operands[place]
             for node in graph
-            if updates_rows(node)
+            if node_kinds.updates_rows(node)
             for place in (_INDICES, _VALUES)
         ]
         return cls(
@@ -108,9 +98,9 @@ class Sums:
 
 def _is_alike(graph: Graph, node: Node, known: Mapping[Value, tuple[Dim, ...]]) -> bool:
     """Whether a node is the same for all: a constant, known integers, a zeroed sum."""
-    if node.location.phase == OPTIMIZER:
+    if node.location.phase == graphs.OPTIMIZER:
         return False
-    if is_constant(node):
+    if node_kinds.is_constant(node):
         return True
     if node.results and all(value in known for value in node.results):
         return True
@@ -120,8 +110,10 @@ def _is_alike(graph: Graph, node: Node, known: Mapping[Value, tuple[Dim, ...]]) 
 
 def _gradients(graph: Graph, *, late: bool) -> Iterator[Gradient]:
     """Yield the gradients that the optimizer reads, or the step returns."""
-    updates = [node for node in graph if node.location.phase == OPTIMIZER]
-    sparse = {v for node in updates if updates_rows(node) for v in node.operands}
+    updates = [node for node in graph if node.location.phase == graphs.OPTIMIZER]
+    sparse = {
+        v for node in updates if node_kinds.updates_rows(node) for v in node.operands
+    }
     read = {v for node in updates for v in node.operands} or set(graph.outputs)
     taken = {
         node.results[0].name: node
@@ -129,7 +121,7 @@ def _gradients(graph: Graph, *, late: bool) -> Iterator[Gradient]:
         if node.location.origin == ACCUMULATE_GRAD
     }
     for node in graph:
-        if node.location.phase != BACKWARD:
+        if node.location.phase != graphs.BACKWARD:
             continue
         for value in node.results:
             if value in read and value not in sparse:
@@ -162,10 +154,10 @@ def _chain(value: Value) -> list[Node]:
     passed: list[Node] = []
     chain: list[Node] = []
     node = value.producer
-    while node is not None and node.location.phase == BACKWARD:
-        if is_collective(node):
+    while node is not None and node.location.phase == graphs.BACKWARD:
+        if node_kinds.is_collective(node):
             chain = [*passed, node]
-        elif not (is_cast(node) or is_view(node)):
+        elif not (node_kinds.is_cast(node) or node_kinds.is_view(node)):
             break
         passed.append(node)
         node = node.operands[0].producer
@@ -174,7 +166,7 @@ def _chain(value: Value) -> list[Node]:
 
 def _narrow(value: Value) -> Value | None:
     node = value.producer
-    return node.operands[0] if node is not None and is_cast(node) else None
+    return node.operands[0] if node is not None and node_kinds.is_cast(node) else None
 
 
 def _loss(graph: Graph, alike: frozenset[Node]) -> tuple[Value, Value] | None:
@@ -187,7 +179,7 @@ def _loss(graph: Graph, alike: frozenset[Node]) -> tuple[Value, Value] | None:
         for value in graph.outputs
         if value.producer is not None and value.producer.location.phase == _LOSS
     ]
-    backward = (node for node in graph if node.location.phase == BACKWARD)
+    backward = (node for node in graph if node.location.phase == graphs.BACKWARD)
     seed = next((node for node in backward if node not in alike), None)
     if len(found) != 1 or seed is None or seed.results[0].type != found[0].type:
         return None

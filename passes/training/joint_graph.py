@@ -10,10 +10,8 @@ import re
 
 from perfc.ir import Graph, Value
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.autodiff import Rows
-from perfc.passes.graphs import (
-    has_optimizer,
-)
 from perfc.passes.training.optimizer import Parameters
 
 _GRADIENT = re.compile(r"(.+)\.grad(\..+)?")
@@ -22,7 +20,7 @@ _PARTS_OF_ROWS = 2
 
 def take_gradients(graph: Graph) -> Parameters:
     """Return the gradients of parameters; the graph returns them no longer."""
-    if has_optimizer(graph):
+    if graphs.has_optimizer(graph):
         msg = f"{graph}: is a training step already, and has its optimizer"
         raise UnsupportedModelError(msg)
     returned: dict[str, list[Value]] = {}

@@ -6,20 +6,12 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from perfc.ir import DTYPES, AttrValue, Node, TensorType, Value
+from perfc.ir import DTYPES, AttrValue, Node, TensorType, Value, node_kinds
 from perfc.ir.dims import product
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_collective,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.types import MemorySpace
-from perfc.passes.autodiff import (
-    communicator_of,
-    gathered_scores,
-    write_split_cross_entropy,
-)
+from perfc.passes import autodiff
 from perfc.passes.graphs import (
     Tape,
     typed,
@@ -65,9 +57,11 @@ def _unviewed(value: Value) -> Node | None:
 
 
 def _has_same_numbers(node: Node) -> bool:
-    if is_collective(node):
+    if node_kinds.is_collective(node):
         return bool(node.operands)
-    return has_trait(node, Trait.KEEPS_ORDER) or has_trait(node, Trait.CONVERTS)
+    return node_kinds.has_trait(node, Trait.KEEPS_ORDER) or node_kinds.has_trait(
+        node, Trait.CONVERTS
+    )
 
 
 def write_loss(
@@ -143,12 +137,12 @@ def _cross_entropy(output: _Output) -> Value:
     """
     tape, (*batch, classes) = output.tape, typed(output.value).shape
     labels = output.labels(TensorType(_I64, tuple(batch)))
-    gather = gathered_scores(output.value)
+    gather = autodiff.gathered_scores(output.value)
     if gather is not None:
-        (part,), communicator = gather.operands, communicator_of(gather)
+        (part,), communicator = gather.operands, autodiff.communicator_of(gather)
         tape.graph.replace_uses(output.value, part)
         tape.graph.erase_dead(lambda node: node is not gather)
-        return write_split_cross_entropy(tape, part, labels, communicator)
+        return autodiff.write_split_cross_entropy(tape, part, labels, communicator)
     rows = product(batch)
     flat = tape.reshape(output.value, rows, classes)
     scores, _ = output.read_by("nll_loss", tape.op("log_softmax", flat, axis=-1))

@@ -11,11 +11,7 @@ from perfc.ir.core import PARAM
 from perfc.ir.dims import Dim
 from perfc.ir.location import ACCUMULATE_GRAD, NOWHERE, Location
 from perfc.ir.types import MemorySpace
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    typed,
-)
+from perfc.passes import graphs
 from perfc.passes.training.gradient_sums import Gradient, Sums
 
 _DIVIDED = "DivBackward0"
@@ -79,7 +75,7 @@ class MicrobatchWriter:
         source = self.sums.graph
         nodes, updates = list[Node](), list[Node]()
         for node in source:
-            is_update = node.location.phase == OPTIMIZER
+            is_update = node.location.phase == graphs.OPTIMIZER
             (updates if is_update else nodes).append(node)
         self._declare(source)
         for number in range(self.count):
@@ -92,11 +88,11 @@ class MicrobatchWriter:
                 joined = self._value(value)
                 if self._number:
                     before = self._held[value]
-                    first, *rest = typed(before).shape
-                    count = first + typed(joined).shape[0]
-                    type_ = attrs.evolve(typed(value), shape=(count, *rest))
+                    first, *rest = graphs.typed(before).shape
+                    count = first + graphs.typed(joined).shape[0]
+                    type_ = attrs.evolve(graphs.typed(value), shape=(count, *rest))
                     result = (f"{value.name}{self._suffix}.joined", type_)
-                    here = Location(phase=BACKWARD, origin=ACCUMULATE_GRAD)
+                    here = Location(phase=graphs.BACKWARD, origin=ACCUMULATE_GRAD)
                     both = (before, joined)
                     joined = self._one("concat", both, result, {"axis": 0}, here)
                     self._made[value] = joined
@@ -125,9 +121,9 @@ class MicrobatchWriter:
             shared[value] = graph.add_input(value.name, value.type)
         for value in source.parameters:
             kind = source.untrained.get(value, PARAM)
-            shared[value] = graph.add_parameter(value.name, typed(value), kind)
+            shared[value] = graph.add_parameter(value.name, graphs.typed(value), kind)
         for value in source.states:
-            shared[value] = graph.add_state(value.name, typed(value))
+            shared[value] = graph.add_state(value.name, graphs.typed(value))
         for value in source.arguments():
             self._know(value, shared[value])
 
@@ -137,8 +133,8 @@ class MicrobatchWriter:
         if not self._number:
             return
         for value in inputs:
-            if typed(value).space is MemorySpace.DEVICE:
-                result = (f"{value.name}{self._suffix}", typed(value))
+            if graphs.typed(value).space is MemorySpace.DEVICE:
+                result = (f"{value.name}{self._suffix}", graphs.typed(value))
                 first = self._shared[value]
                 self._made[value] = self._one("copy", (first,), result, {"input": True})
 
@@ -178,12 +174,12 @@ class MicrobatchWriter:
         taken = None if gradient.late else gradient.taken
         result = gradient.part if taken is None else taken.results[0]
         maker = result.producer
-        here = Location(phase=BACKWARD) if maker is None else maker.location
+        here = Location(phase=graphs.BACKWARD) if maker is None else maker.location
         name = f"{result.name}{self._suffix}" + ".sum" * (taken is None)
         self._made[result] = self._one(
             "add",
             (self._held[gradient.value], self._value(added)),
-            (name, typed(result)),
+            (name, graphs.typed(result)),
             {"in_place": True},
             attrs.evolve(here, origin=ACCUMULATE_GRAD),
         )
@@ -197,12 +193,12 @@ class MicrobatchWriter:
             here = attrs.evolve(node.location, name="")
             self._returned[loss] = self._divided(loss, here)
         elif seed in node.results:
-            here = Location(phase=BACKWARD, origin=f"{_DIVIDED}(%{loss.name})")
+            here = Location(phase=graphs.BACKWARD, origin=f"{_DIVIDED}(%{loss.name})")
             self._made[seed] = self._divided(seed, here)
 
     def _divided(self, value: Value, location: Location) -> Value:
         """Write a number over the number of microbatches."""
-        type_ = typed(value)
+        type_ = graphs.typed(value)
         if self._divisor is None:
             count: dict[str, AttrValue] = {
                 "dtype": type_.dtype,

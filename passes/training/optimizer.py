@@ -14,28 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    DType,
-    Graph,
-    TensorType,
-    UsageError,
-    Value,
-)
+from perfc import ir
 from perfc.ir.location import Location
 from perfc.ir.ops.optimizer import state_types
 from perfc.ir.support import UnsupportedModelError
 from perfc.ir.types import MemorySpace
+from perfc.passes import graphs
 from perfc.passes.autodiff import Rows
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    STATES,
-    Tape,
-    declare_state,
-    typed,
-)
 
 
 @attrs.frozen(eq=False)
@@ -48,8 +33,8 @@ class Parameters:
 
     """
 
-    grads: Mapping[Value, Value]
-    rows: Mapping[Value, Rows]
+    grads: Mapping[ir.Value, ir.Value]
+    rows: Mapping[ir.Value, Rows]
 
 
 @attrs.frozen(eq=False)
@@ -63,36 +48,37 @@ class _Step:
 
     """
 
-    tape: Tape
+    tape: graphs.Tape
     kind: str
-    copies: dict[Value, Value] = attrs.field(factory=dict["Value", "Value"])
+    copies: dict[ir.Value, ir.Value] = attrs.field(factory=dict["ir.Value", "ir.Value"])
 
-    def states(self, parameters: Sequence[Value], name: str) -> list[Value]:
+    def states(self, parameters: Sequence[ir.Value], name: str) -> list[ir.Value]:
         """Declare a state like each parameter."""
         graph, copies = self.tape.graph, self.copies
         return [
-            declare_state(graph, copies.get(p, p), name, typed(p)) for p in parameters
+            graphs.declare_state(graph, copies.get(p, p), name, graphs.typed(p))
+            for p in parameters
         ]
 
-    def masters(self, parameters: Sequence[Value]) -> list[Value]:
+    def masters(self, parameters: Sequence[ir.Value]) -> list[ir.Value]:
         """Declare a master of each parameter, in fp32."""
-        made: list[Value] = []
+        made: list[ir.Value] = []
         for p in parameters:
-            type_ = attrs.evolve(typed(p), dtype=WIDE)
-            made.append(declare_state(self.tape.graph, p, "master", type_))
+            type_ = attrs.evolve(graphs.typed(p), dtype=WIDE)
+            made.append(graphs.declare_state(self.tape.graph, p, "master", type_))
         self.copies.update(zip(made, parameters, strict=True))
         return made
 
-    def widened(self, grads: Sequence[Value]) -> list[Value]:
+    def widened(self, grads: Sequence[ir.Value]) -> list[ir.Value]:
         """Write gradients in fp32; those that are stay."""
-        made: list[Value] = []
+        made: list[ir.Value] = []
         for grad in grads:
             self.tape.stem = grad.name
-            narrow = typed(grad).dtype != WIDE
+            narrow = graphs.typed(grad).dtype != WIDE
             made.append(self.tape.op("cast", grad, dtype=WIDE) if narrow else grad)
         return made
 
-    def copy_back(self, masters: Sequence[Value], *, foreach: bool) -> None:
+    def copy_back(self, masters: Sequence[ir.Value], *, foreach: bool) -> None:
         """Write masters over the parameters that they stand for."""
         params = [self.copies[master] for master in masters]
         if foreach:
@@ -101,37 +87,40 @@ class _Step:
         for param, master in zip(params, masters, strict=True):
             self.change("assign", param, master)
 
-    def counts(self, parameters: Sequence[Value], space: MemorySpace) -> list[Value]:
+    def counts(
+        self, parameters: Sequence[ir.Value], space: MemorySpace
+    ) -> list[ir.Value]:
         """Declare the count of steps of each parameter."""
-        type_ = TensorType(DTYPES["f32"], (), space)
+        type_ = ir.TensorType(ir.DTYPES["f32"], (), space)
         graph, copies = self.tape.graph, self.copies
         return [
-            declare_state(graph, copies.get(p, p), "step", type_) for p in parameters
+            graphs.declare_state(graph, copies.get(p, p), "step", type_)
+            for p in parameters
         ]
 
-    def host(self, call: str, *operands: Value) -> None:
+    def host(self, call: str, *operands: ir.Value) -> None:
         """Write a call on tensors of the host."""
         name = f"{self.kind}.{call.removeprefix('aten::').strip('_')}"
         self.tape.effect("host", operands, name, op=call)
 
-    def read(self, counts: Sequence[Value]) -> None:
+    def read(self, counts: Sequence[ir.Value]) -> None:
         """Read every count, as for the corrections of Adam's biases."""
         for count in counts:
             self.host("aten::_local_scalar_dense", count)
 
-    def change(self, op: str, *operands: Value) -> None:
+    def change(self, op: str, *operands: ir.Value) -> None:
         """Write an op that works in place on the first operand."""
         self.tape.stem = f"{self.kind}.{op}"
         self.tape.op(op, *operands, in_place=True)
 
-    def update(self, kind: str, *lists: Sequence[Value]) -> None:
+    def update(self, kind: str, *lists: Sequence[ir.Value]) -> None:
         """Write a `_foreach` function that works in place on the first list."""
         operands = [value for values in lists for value in values]
         name = f"{self.kind}.{kind}"
-        attributes: dict[str, AttrValue] = {"kind": kind, "lists": len(lists)}
+        attributes: dict[str, ir.AttrValue] = {"kind": kind, "lists": len(lists)}
         self.tape.effect("foreach", operands, name, **attributes, in_place=True)
 
-    def new(self, kind: str, values: Sequence[Value]) -> tuple[Value, ...]:
+    def new(self, kind: str, values: Sequence[ir.Value]) -> tuple[ir.Value, ...]:
         """Write a `_foreach` function that returns new tensors."""
         name = f"{self.kind}.{kind}"
         self.tape.location = attrs.evolve(self.tape.location, name=name)
@@ -142,7 +131,7 @@ class _Step:
 
 
 def write_step(  # noqa: PLR0913 - of what, and how
-    tape: Tape,
+    tape: graphs.Tape,
     kind: str,
     found: Parameters,
     *,
@@ -163,14 +152,14 @@ def write_step(  # noqa: PLR0913 - of what, and how
             copied back.
 
     """
-    tape.location = Location(phase=OPTIMIZER)
+    tape.location = Location(phase=graphs.OPTIMIZER)
     step = _Step(tape, kind)
     groups = _groups(found)
     for params in groups:
         grads = [found.grads[p] for p in params if p in found.grads]
         dense = [p for p in params if p in found.grads]
         tables = [p for p in params if p in found.rows]
-        kept: list[Value] = []
+        kept: list[ir.Value] = []
         if masters and dense and is_narrow(dense[0]):
             grads = step.widened(grads)
             kept = dense = step.masters(dense)
@@ -187,24 +176,24 @@ def write_step(  # noqa: PLR0913 - of what, and how
             step.copy_back(kept, foreach=foreach)
 
 
-WIDE = DTYPES["f32"]
+WIDE = ir.DTYPES["f32"]
 """Type of masters and of main gradients."""
 
 
-def is_narrow(parameter: Value) -> bool:
+def is_narrow(parameter: ir.Value) -> bool:
     """Whether a parameter is of a type that masters are kept for: floats of 16 bits."""
-    dtype = typed(parameter).dtype
+    dtype = graphs.typed(parameter).dtype
     return dtype.is_float and dtype.bits == WIDE.bits // 2
 
 
-def check_masters(graph: Graph, found: Parameters) -> None:
+def check_masters(graph: ir.Graph, found: Parameters) -> None:
     """Refuse masters of what has none."""
     if not any(map(is_narrow, (*found.grads, *found.rows))):
         msg = (
             f"masters=fp32: no trained parameter of {graph} is of 16 bits; give "
             "--dtype bf16 or fp16 (autocast leaves parameters in fp32: they need none)"
         )
-        raise UsageError(msg)
+        raise ir.UsageError(msg)
     table = next(filter(is_narrow, found.rows), None)
     if table is not None:
         msg = (
@@ -214,58 +203,66 @@ def check_masters(graph: Graph, found: Parameters) -> None:
         raise UnsupportedModelError(msg)
 
 
-def main_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
+def main_gradients(
+    tape: graphs.Tape, parameters: Sequence[ir.Value]
+) -> dict[ir.Value, ir.Value]:
     """Declare gradients in fp32 that stay, and zero them at once; return them.
 
     As the gradient buffers of Megatron-LM's `DistributedDataParallel`: what zeroes them
     stands in front of backward, and belongs to it.
     """
-    tape.location = Location(phase=BACKWARD)
-    main: dict[Value, Value] = {}
+    tape.location = Location(phase=graphs.BACKWARD)
+    main: dict[ir.Value, ir.Value] = {}
     for parameter in parameters:
-        if typed(parameter).numel != 0:
-            type_ = attrs.evolve(typed(parameter), dtype=WIDE)
-            main[parameter] = declare_state(tape.graph, parameter, "main_grad", type_)
+        if graphs.typed(parameter).numel != 0:
+            type_ = attrs.evolve(graphs.typed(parameter), dtype=WIDE)
+            main[parameter] = graphs.declare_state(
+                tape.graph, parameter, "main_grad", type_
+            )
     if main:
-        zeroed: dict[str, AttrValue] = {"kind": "zero", "lists": 1, "in_place": True}
+        zeroed: dict[str, ir.AttrValue] = {"kind": "zero", "lists": 1, "in_place": True}
         tape.effect("foreach", list(main.values()), "zero_grad.zero", **zeroed)
     return main
 
 
-def zero_gradients(tape: Tape, parameters: Sequence[Value]) -> dict[Value, Value]:
+def zero_gradients(
+    tape: graphs.Tape, parameters: Sequence[ir.Value]
+) -> dict[ir.Value, ir.Value]:
     """Write `zero_grad(set_to_none=False)`; return the gradients, all zeros.
 
     It stands before the backward pass and belongs to it: what follows the first
     node of the optimizer's phase has all gradients.
     """
-    tape.location = Location(name="zero_grad", phase=BACKWARD)
+    tape.location = Location(name="zero_grad", phase=graphs.BACKWARD)
     tape.stem = "zero_grad"
-    zeros: dict[Value, Value] = {}
+    zeros: dict[ir.Value, ir.Value] = {}
     for parameter in parameters:
-        if typed(parameter).numel == 0:
+        if graphs.typed(parameter).numel == 0:
             continue
-        kept = declare_state(tape.graph, parameter, "grad", typed(parameter))
+        kept = graphs.declare_state(
+            tape.graph, parameter, "grad", graphs.typed(parameter)
+        )
         zeros[parameter] = tape.op("overwrite", kept, value=0.0, in_place=True)
     return zeros
 
 
-def _groups(found: Parameters) -> list[list[Value]]:
+def _groups(found: Parameters) -> list[list[ir.Value]]:
     """Sort parameters by element type."""
-    groups: dict[DType, list[Value]] = {}
+    groups: dict[ir.DType, list[ir.Value]] = {}
     for parameter in (*found.grads, *found.rows):
-        groups.setdefault(typed(parameter).dtype, []).append(parameter)
+        groups.setdefault(graphs.typed(parameter).dtype, []).append(parameter)
     return list(groups.values())
 
 
-_Lists = Callable[[_Step, Sequence[Value], Sequence[Value]], None]
+_Lists = Callable[[_Step, Sequence[ir.Value], Sequence[ir.Value]], None]
 
 
-def _sgd(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+def _sgd(step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value]) -> None:
     """Write SGD without momentum and weight decay: the defaults."""
     step.update("add", params, grads)
 
 
-def _counted(step: _Step, params: Sequence[Value]) -> list[Value]:
+def _counted(step: _Step, params: Sequence[ir.Value]) -> list[ir.Value]:
     """Raise the counts of steps: by a tensor, which is made first."""
     counts = step.counts(params, MemorySpace.HOST)
     step.host("aten::lift_fresh")
@@ -273,7 +270,9 @@ def _counted(step: _Step, params: Sequence[Value]) -> list[Value]:
     return counts
 
 
-def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+def _adagrad(
+    step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value]
+) -> None:
     step.read(_counted(step, params))
     sums = step.states(params, "sum")
     step.update("addcmul", sums, grads, grads)
@@ -283,16 +282,16 @@ def _adagrad(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> No
     step.update("addcdiv", params, scaled, std)
 
 
-def _adam(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+def _adam(step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value]) -> None:
     _adam_step(step, params, grads, decay=False)
 
 
-def _adamw(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+def _adamw(step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value]) -> None:
     _adam_step(step, params, grads, decay=True)
 
 
 def _adam_step(
-    step: _Step, params: Sequence[Value], grads: Sequence[Value], *, decay: bool
+    step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value], *, decay: bool
 ) -> None:
     """Weights decay first in AdamW: by 0.01 if nothing else is said."""
     means = step.states(params, "exp_avg")
@@ -310,11 +309,11 @@ def _adam_step(
     step.update("addcdiv", params, means, below)
 
 
-def _single_sgd(step: _Step, param: Value, grad: Value) -> None:
+def _single_sgd(step: _Step, param: ir.Value, grad: ir.Value) -> None:
     step.change("add", param, grad)
 
 
-def _single_adagrad(step: _Step, param: Value, grad: Value) -> None:
+def _single_adagrad(step: _Step, param: ir.Value, grad: ir.Value) -> None:
     counts = step.counts([param], MemorySpace.HOST)
     step.host("aten::add_", *counts)
     step.read(counts)
@@ -326,12 +325,14 @@ def _single_adagrad(step: _Step, param: Value, grad: Value) -> None:
     step.change("addcdiv", param, grad, std)
 
 
-def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -> None:
+def _write_fused(
+    step: _Step, params: Sequence[ir.Value], grads: Sequence[ir.Value]
+) -> None:
     """All in one multi-tensor kernel: `torch._fused_adam_` and its like.
 
     Where a step is counted, the counts lie on the device, and one more adds to them.
     """
-    states = [step.states(params, name) for name in STATES[step.kind]]
+    states = [step.states(params, name) for name in graphs.STATES[step.kind]]
     if states:
         states.append(step.counts(params, MemorySpace.DEVICE))
         step.update("add", states[-1])
@@ -342,17 +343,17 @@ def _write_fused(step: _Step, params: Sequence[Value], grads: Sequence[Value]) -
     )
 
 
-def _write_rows(step: _Step, table: Value, rows: Rows) -> None:
+def _write_rows(step: _Step, table: ir.Value, rows: Rows) -> None:
     """Update the rows that were looked up; one number a row if row-wise."""
-    names, types = STATES[step.kind], state_types(step.kind, typed(table))
+    names, types = graphs.STATES[step.kind], state_types(step.kind, graphs.typed(table))
     graph = step.tape.graph
     states = [
-        declare_state(graph, table, name, type_)
+        graphs.declare_state(graph, table, name, type_)
         for name, type_ in zip(names, types, strict=True)
     ]
     operands = [table, rows.indices, rows.values, *states]
     name = f"{step.kind}.{table.name}"
-    said: dict[str, AttrValue] = {}
+    said: dict[str, ir.AttrValue] = {}
     if rows.popularity:
         said["popularity"] = rows.popularity
     if rows.kept != 1:
@@ -368,7 +369,7 @@ _DENSE: Mapping[str, _Lists] = {
     "adam": _adam,
     "adamw": _adamw,
 }
-_SINGLE: Mapping[str, Callable[[_Step, Value, Value], None]] = {
+_SINGLE: Mapping[str, Callable[[_Step, ir.Value, ir.Value], None]] = {
     "sgd": _single_sgd,
     "adagrad": _single_adagrad,
 }

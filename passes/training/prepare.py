@@ -11,12 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, Graph, Node, TensorType, UsageError, Value
+from perfc.ir import DTYPES, Graph, Node, TensorType, UsageError, Value, node_kinds
 from perfc.ir.core import Use
-from perfc.ir.node_kinds import (
-    is_batch_norm,
-    is_linear,
-)
 from perfc.ir.opdef import Abstract
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.ops.recurrent import reserved_vectors
@@ -52,7 +48,7 @@ def turn_weights_back(graph: Graph) -> None:
 def _is_turned(use: Use) -> bool:
     attributes = use.node.attributes
     return (
-        is_linear(use.node)
+        node_kinds.is_linear(use.node)
         and use.index == 1
         and attributes.flag("transposed_by_exporter")
         and attributes.flag("weight_is_kn")
@@ -109,7 +105,7 @@ def _is_trained(graph: Graph, value: Value) -> bool:
     uses = graph.uses(value)
     noted = f"%b_{re.sub(r'[^a-z0-9]', '_', value.name.lower())}"
     return not any(
-        (is_batch_norm(use.node) and use.index >= _STATISTICS)
+        (node_kinds.is_batch_norm(use.node) and use.index >= _STATISTICS)
         or re.search(rf"{re.escape(noted)}\b", use.node.location.origin) is not None
         for use in uses
     )
@@ -150,7 +146,7 @@ def switch_to_training(graph: Graph) -> None:
     """
     counters: dict[Node, tuple[str, str]] = {}
     for node in graph:
-        if is_batch_norm(node) and not node.attributes.flag("training"):
+        if node_kinds.is_batch_norm(node) and not node.attributes.flag("training"):
             graph.set_attributes(node, training=True)
             # Name what counts the batches of a norm, and the count after this one.
             norm = (

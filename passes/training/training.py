@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import OPTIMIZER_STATES, AnyKey, Graph, Node, Program, UsageError, Value
+from perfc import ir
 from perfc.ir.choices import OPTIMIZERS
 from perfc.ir.dims import Dim
 from perfc.ir.node_kinds import (
@@ -15,6 +15,7 @@ from perfc.ir.node_kinds import (
 )
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs, raising
 from perfc.passes.autodiff import (
     GRADIENT_RULES,
     Backward,
@@ -26,20 +27,8 @@ from perfc.passes.autodiff import (
 )
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    Tape,
-    is_training_step,
-    require_updated_in_place,
-    typed,
-)
-from perfc.passes.raising import (
-    drop_elements,
-    fold_batches,
-    left_whole,
-    pair_einsums,
-    take_apart,
-)
 from perfc.passes.shapes import Inference
+from perfc.passes.training import prepare
 from perfc.passes.training.joint_graph import take_gradients
 from perfc.passes.training.loss import AUTO, LOSS, LOSSES, chosen_loss, write_loss
 from perfc.passes.training.optimizer import (
@@ -52,16 +41,6 @@ from perfc.passes.training.optimizer import (
     main_gradients,
     write_step,
     zero_gradients,
-)
-from perfc.passes.training.prepare import (
-    called,
-    noted_sparse,
-    nothing_to_train,
-    refuse_narrow_weights,
-    separate_vectors,
-    switch_to_training,
-    trained,
-    turn_weights_back,
 )
 
 _NEVER = ", or give --pass 'training{sparse-gradients=never}'"
@@ -118,8 +97,8 @@ class Training(Transform):
 
     name: ClassVar[str] = "training"
     phase: ClassVar[Phase] = Phase.DERIVE_BACKWARD
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     optimizer: str = "sgd"
     loss: str = AUTO
@@ -145,7 +124,7 @@ class Training(Transform):
             if value not in known:
                 listed = ", ".join(filter(None, known))
                 msg = f"{option}={value!r} of {self.name}: expected {listed}"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         self._check_combinations()
 
     def _check_combinations(self) -> None:
@@ -153,19 +132,19 @@ class Training(Transform):
         if self.main_grads and (not self.masters or self.kept_gradients):
             what = "without kept-gradients" if self.masters else "with masters=fp32"
             msg = f"main-grads={self.main_grads} of {self.name} goes {what}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if self.sparse_gradients == "always" and self.optimizer not in TAKE_ROWS:
             msg = (
                 f"{self.optimizer} takes no sparse gradients, as in PyTorch; "
                 f"{', '.join(sorted(TAKE_ROWS))} do"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if self.atomic_updates and self.optimizer != "sgd":
             msg = (
                 f"atomic-updates of {self.name} goes with sgd, which has no state, not "
                 f"with {self.optimizer}"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if not self.foreach and (self.fused or self.optimizer not in ONE_BY_ONE):
             kind = "fused " * self.fused + self.optimizer
             msg = (
@@ -173,9 +152,9 @@ class Training(Transform):
                 f"{', '.join(sorted(ONE_BY_ONE))}, one parameter after another, not "
                 f"with {kind}"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Extend every op graph."""
         for rank in program.classes:
             if rank.ops is None:
@@ -183,20 +162,20 @@ class Training(Transform):
                 raise UnsupportedModelError(msg)
             self._extend(rank.ops, ctx, from_file=bool(program.sha256))
 
-    def _extend(self, graph: Graph, ctx: PassContext, *, from_file: bool) -> None:
-        refuse_narrow_weights(graph)
+    def _extend(self, graph: ir.Graph, ctx: PassContext, *, from_file: bool) -> None:
+        prepare.refuse_narrow_weights(graph)
         inference = Inference(graph, BUILTIN_OPS)
-        known: Mapping[Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
+        known: Mapping[ir.Value, tuple[Dim, ...]] = ctx.get(ELEMENTS, graph)
         inference.elements.update(known)
-        tape = Tape(graph, inference)
-        if is_training_step(graph):
+        tape = graphs.Tape(graph, inference)
+        if graphs.is_training_step(graph):
             self._complete(tape, ctx)
         else:
             self._derive(tape, ctx, from_file=from_file)
         ctx.set(TYPED, graph, True)
         ctx.set(ELEMENTS, graph, inference.elements)
 
-    def _complete(self, tape: Tape, ctx: PassContext) -> None:
+    def _complete(self, tape: graphs.Tape, ctx: PassContext) -> None:
         """Add the optimizer to a step that returns its gradients."""
         given = (self.loss, self.sparse_gradients) != (AUTO, AUTO)
         loop = self.late_labels or self.read_loss or self.kept_gradients
@@ -215,14 +194,14 @@ class Training(Transform):
             f"a step with its loss and gradients; added the optimizer {self.optimizer}",
         )
 
-    def _derive(self, tape: Tape, ctx: PassContext, *, from_file: bool) -> None:
+    def _derive(self, tape: graphs.Tape, ctx: PassContext, *, from_file: bool) -> None:
         """Add loss, backward pass and optimizer to a forward graph."""
         graph = tape.graph
         self._prepare(tape, ctx)
-        parameters = trained(graph)
+        parameters = prepare.trained(graph)
         tables = Tables(
             self._sparse_tables(graph, frozenset(parameters)),
-            self.optimizer if self.optimizer in OPTIMIZER_STATES else "",
+            self.optimizer if self.optimizer in ir.OPTIMIZER_STATES else "",
             self.atomic_updates,
         )
         if from_file:
@@ -232,9 +211,12 @@ class Training(Transform):
         kind = chosen_loss(output) if self.loss == AUTO else self.loss
         # Whether a model computes in less than it is stored in.
         widest = max(
-            (typed(parameter).dtype.bits for parameter in parameters), default=0
+            (graphs.typed(parameter).dtype.bits for parameter in parameters), default=0
         )
-        wide, place = typed(output).dtype.bits < widest, graph.outputs.index(output)
+        wide, place = (
+            graphs.typed(output).dtype.bits < widest,
+            graph.outputs.index(output),
+        )
         loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
         ctx.note(
             "training-step",
@@ -250,7 +232,9 @@ class Training(Transform):
         )
         grads = backward.run(loss)
         rows = {table: r for table, r in tables.rows.items() if r is not None}
-        ordered = {p: grads[p] for p in parameters if p in grads and typed(p).numel}
+        ordered = {
+            p: grads[p] for p in parameters if p in grads and graphs.typed(p).numel
+        }
         self._write_step(tape, Parameters(ordered, rows))
         graph.outputs = [*graph.outputs, loss]
         for op, value in backward.unknown.items():
@@ -262,8 +246,12 @@ class Training(Transform):
             )
 
     def _kept(
-        self, tape: Tape, loss: Value, parameters: Iterable[Value], tables: Tables
-    ) -> tuple[dict[Value, Value], dict[Value, Value]]:
+        self,
+        tape: graphs.Tape,
+        loss: ir.Value,
+        parameters: Iterable[ir.Value],
+        tables: Tables,
+    ) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, ir.Value]]:
         """Zero the gradients that stay: those of the step before, and main ones."""
         if not self.kept_gradients and not self.main_grads:
             return {}, {}
@@ -273,18 +261,18 @@ class Training(Transform):
             return {}, main_gradients(tape, [p for p in dense if is_narrow(p)])
         return zero_gradients(tape, dense), {}
 
-    def _write_step(self, tape: Tape, found: Parameters) -> None:
+    def _write_step(self, tape: graphs.Tape, found: Parameters) -> None:
         kind, fused, foreach = self.optimizer, self.fused, self.foreach
-        require_updated_in_place(tape.graph, {*found.grads, *found.rows})
+        graphs.require_updated_in_place(tape.graph, {*found.grads, *found.rows})
         if self.masters:
             check_masters(tape.graph, found)
         masters = bool(self.masters)
         write_step(tape, kind, found, fused=fused, foreach=foreach, masters=masters)
 
-    def _prepare(self, tape: Tape, ctx: PassContext) -> None:
+    def _prepare(self, tape: graphs.Tape, ctx: PassContext) -> None:
         graph = tape.graph
-        drop_elements(tape)
-        take_apart(tape)
+        raising.drop_elements(tape)
+        raising.take_apart(tape)
         # Say that kernels of attention draw no random numbers here.
         kept = [node for node in graph if node.attributes.get("dropout")]
         if kept:
@@ -295,29 +283,32 @@ class Training(Transform):
                 "as the one without",
                 str(kept[0]),
             )
-        fold_batches(tape)
-        pair_einsums(tape)
-        for node in left_whole(graph):
+        raising.fold_batches(tape)
+        raising.pair_einsums(tape)
+        for node in raising.left_whole(graph):
             ctx.note(
                 "calls-not-known",
                 f"the source spells {node.op!r} out; its backward pass is that of one "
                 "call",
                 str(node),
             )
-        turn_weights_back(graph)
-        separate_vectors(graph, ctx)
-        switch_to_training(graph)
+        prepare.turn_weights_back(graph)
+        prepare.separate_vectors(graph, ctx)
+        prepare.switch_to_training(graph)
 
-    def _output(self, graph: Graph, needing: set[Value], ctx: PassContext) -> Value:
+    def _output(
+        self, graph: ir.Graph, needing: set[ir.Value], ctx: PassContext
+    ) -> ir.Value:
         found = [value for value in graph.outputs if value in needing]
         barrier = first_complex(graph, needing)
         if not found:
-            raise UnsupportedModelError(nothing_to_train(graph, barrier))
+            raise UnsupportedModelError(prepare.nothing_to_train(graph, barrier))
         if barrier is not None:
             ctx.warn(
                 "complex-gradients",
                 f"gradients do not pass through complex numbers "
-                f"({called(barrier)} makes the first): parameters have none from there",
+                f"({prepare.called(barrier)} makes the first): parameters have none "
+                "from there",
                 str(barrier),
             )
         if len(found) > 1:
@@ -329,12 +320,12 @@ class Training(Transform):
         return found[0]
 
     def _sparse_tables(
-        self, graph: Graph, parameters: frozenset[Value]
-    ) -> dict[Value, Rows | None]:
+        self, graph: ir.Graph, parameters: frozenset[ir.Value]
+    ) -> dict[ir.Value, Rows | None]:
         """Return the tables whose gradients are rows: looked up once, nowhere else."""
-        tables: dict[Value, Rows | None] = {}
+        tables: dict[ir.Value, Rows | None] = {}
         for node in graph:
-            if not self._is_sparse(node.op, noted_sparse(node)):
+            if not self._is_sparse(node.op, prepare.noted_sparse(node)):
                 continue
             table = node.operands[0]
             if not _has_own_table(node) or table not in parameters:
@@ -345,11 +336,11 @@ class Training(Transform):
         return tables
 
     def _tell_assumed(
-        self, graph: Graph, tables: Mapping[Value, Rows | None], ctx: PassContext
+        self, graph: ir.Graph, tables: Mapping[ir.Value, Rows | None], ctx: PassContext
     ) -> None:
         """Say which tables have sparse gradients though the file does not tell."""
         bags = [node for node in graph if node.operands and node.operands[0] in tables]
-        silent = [node for node in bags if noted_sparse(node) is None]
+        silent = [node for node in bags if prepare.noted_sparse(node) is None]
         if silent and self.sparse_gradients == AUTO:
             names = ", ".join(dict.fromkeys(str(node.operands[0]) for node in silent))
             ctx.note(
@@ -377,7 +368,7 @@ class Training(Transform):
             raise UnsupportedModelError(msg)
 
 
-def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
+def _reached(graph: ir.Graph, loss: ir.Value, *, fused: bool) -> set[ir.Value]:
     """Return the values that *loss* depends on, but for tables that lookups update."""
     found = {loss}
     for node in reversed([*graph]):
@@ -389,7 +380,7 @@ def _reached(graph: Graph, loss: Value, *, fused: bool) -> set[Value]:
     return found
 
 
-def _has_own_table(node: Node) -> bool:
+def _has_own_table(node: ir.Node) -> bool:
     """Whether a lookup may have a sparse gradient: of one table, not sharded."""
     tables = node.attributes.records("tables")
     return len(tables) <= 1 and not any("sharding" in table for table in tables)

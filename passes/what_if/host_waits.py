@@ -7,9 +7,7 @@ from collections.abc import Collection
 import attrs
 
 from perfc.ir import Kernel, LaunchGraph, TaskKind
-from perfc.passes.graphs import (
-    LaunchCopy,
-)
+from perfc.passes import graphs
 
 
 def waits_inside(graph: LaunchGraph) -> frozenset[int]:
@@ -50,7 +48,7 @@ def without_waits(
     """
     if not waits and not pinned:
         return graph
-    copy = LaunchCopy(graph)
+    copy = graphs.LaunchCopy(graph)
     for kernel in graph.kernels:
         copy.result.kernels.append(
             attrs.evolve(kernel, params=kernel.params.updated(pinned=True))

@@ -13,18 +13,11 @@ from typing import TypeAlias
 
 import attrs
 
+from perfc.passes import timing
 from perfc.passes.facts import Schedule
-from perfc.passes.timing import (
-    Change,
-    Question,
-    Timeline,
-    Window,
-    solve,
-    solve_many,
-    times_of_windows,
-)
+from perfc.passes.timing import solve_many
 
-Asked: TypeAlias = tuple[Sequence[int], Sequence[Change]]
+Asked: TypeAlias = tuple[Sequence[int], Sequence[timing.Change]]
 """Flat numbers of the tasks of an op, and changes of them."""
 
 _BATCH = 32
@@ -35,7 +28,7 @@ _SHORT, _SPREAD = 64, 4
 
 
 def times_of_ops(
-    timeline: Timeline, schedule: Schedule, queries: Sequence[Asked]
+    timeline: timing.Timeline, schedule: Schedule, queries: Sequence[Asked]
 ) -> list[list[float]]:
     """Return when the last task ends, under each change of each op.
 
@@ -47,22 +40,22 @@ def times_of_ops(
     """
     flat = _Flat.of(timeline, schedule)
     found: list[list[float]] = [[] for _ in queries]
-    windows: list[tuple[Window, int]] = []
+    windows: list[tuple[timing.Window, int]] = []
     apart: list[int] = []
     for number, (tasks, _) in enumerate(queries):
         places = [flat.place[task] for task in tasks]
-        window = Window(min(places), max(places))
+        window = timing.Window(min(places), max(places))
         length = window.last + 1 - window.first
         if length <= max(_SHORT, _SPREAD * len(tasks)):
             windows.append((window, number))
         else:
             apart.append(number)
     for layer in _layers(windows):
-        questions: list[Question] = [
+        questions: list[timing.Question] = [
             (window, [flat.moved(change) for change in queries[number][1]])
             for window, number in layer
         ]
-        times = times_of_windows(flat.timeline, flat.schedule, questions)
+        times = timing.times_of_windows(flat.timeline, flat.schedule, questions)
         for (_, number), of_op in zip(layer, times, strict=True):
             found[number] = of_op
     changes = [change for number in apart for change in queries[number][1]]
@@ -73,7 +66,7 @@ def times_of_ops(
 
 
 def solve_in_batches(
-    timeline: Timeline, schedule: Schedule, changes: Sequence[Change]
+    timeline: timing.Timeline, schedule: Schedule, changes: Sequence[timing.Change]
 ) -> list[float]:
     """Return when the last task ends, under each change of any tasks."""
     batches = (changes[i : i + _BATCH] for i in range(0, len(changes), _BATCH))
@@ -82,9 +75,11 @@ def solve_in_batches(
     return list(chain.from_iterable(solved))
 
 
-def _layers(windows: Sequence[tuple[Window, int]]) -> list[list[tuple[Window, int]]]:
+def _layers(
+    windows: Sequence[tuple[timing.Window, int]],
+) -> list[list[tuple[timing.Window, int]]]:
     """Return windows in ascending order, in as few lists without overlap as can be."""
-    layers: list[list[tuple[Window, int]]] = []
+    layers: list[list[tuple[timing.Window, int]]] = []
     for item in sorted(windows, key=lambda item: (item[0].first, item[1])):
         free = (layer for layer in layers if layer[-1][0].last < item[0].first)
         layer = next(free, None)
@@ -106,12 +101,12 @@ class _Flat:
 
     """
 
-    timeline: Timeline
+    timeline: timing.Timeline
     schedule: Schedule
     place: Sequence[int]
 
     @classmethod
-    def of(cls, timeline: Timeline, schedule: Schedule) -> _Flat:
+    def of(cls, timeline: timing.Timeline, schedule: Schedule) -> _Flat:
         """Number tasks anew, if there is need to."""
         if all(not group for _, group in timeline.stages):
             in_order = chain.from_iterable(tasks for tasks, _ in timeline.stages)
@@ -128,11 +123,11 @@ class _Flat:
             after=writer.after,
             stages=[(range(len(writer.previous)), ())],
         )
-        solved = solve(flat, writer.duration_s)
+        solved = timing.solve(flat, writer.duration_s)
         renumbered = Schedule((0,), writer.duration_s, *solved)
         return cls(flat, renumbered, writer.place)
 
-    def moved(self, change: Change) -> Change:
+    def moved(self, change: timing.Change) -> timing.Change:
         """Return a change by the new numbers."""
         return {self.place[task]: seconds for task, seconds in change.items()}
 
@@ -145,7 +140,7 @@ class _Writer:
     without a duration, one for each of them, which wait for what it waits for.
     """
 
-    source: Timeline
+    source: timing.Timeline
     schedule: Schedule
     place: list[int] = attrs.field(init=False)
     previous: list[int] = attrs.field(factory=list[int], init=False)

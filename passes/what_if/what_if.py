@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 from perfc.costmodels import Estimate, KernelTable, Target, lower_bound
 from perfc.ir import AnnotationKey, AnyKey, Kernel, LaunchGraph, Program, TaskKind
 from perfc.ir.launch import BUSY_KINDS
+from perfc.passes import facts
 from perfc.passes.base import Pass, PassContext
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    HOSTED,
-    KERNEL_COST,
-    SCHEDULE,
-    HostedLaunches,
-    Path,
-    Schedule,
-)
 from perfc.passes.timing import TIMELINE, Change, Timeline, finish_s
 from perfc.passes.what_if.faster_host import host_work
 from perfc.passes.what_if.op_times import solve_in_batches, times_of_ops
@@ -157,7 +149,7 @@ class WhatIf(Pass):
 
     name: ClassVar[str] = "what-if"
     requires: ClassVar[frozenset[AnyKey]] = frozenset(
-        {SCHEDULE, TIMELINE, HOSTED, CRITICAL_PATH, KERNEL_COST}
+        {facts.SCHEDULE, TIMELINE, facts.HOSTED, facts.CRITICAL_PATH, facts.KERNEL_COST}
     )
     provides: ClassVar[frozenset[AnyKey]] = frozenset({WHAT_IF})
 
@@ -167,10 +159,10 @@ class WhatIf(Pass):
         """Prepare the answers."""
         asker = _Asker(
             ctx.get(TIMELINE, program),
-            ctx.get(SCHEDULE, program),
-            ctx.get(HOSTED, program),
-            ctx.get(CRITICAL_PATH, program),
-            ctx.get(KERNEL_COST, program),
+            ctx.get(facts.SCHEDULE, program),
+            ctx.get(facts.HOSTED, program),
+            ctx.get(facts.CRITICAL_PATH, program),
+            ctx.get(facts.KERNEL_COST, program),
             ctx.target,
         )
         find_sites = functools.partial(asker.site_savings, self.sites)
@@ -193,9 +185,9 @@ class _Asker:
     """Asks what the timeline takes under changes."""
 
     timeline: Timeline
-    schedule: Schedule
-    hosted: tuple[HostedLaunches, ...]
-    path: Path
+    schedule: facts.Schedule
+    hosted: tuple[facts.HostedLaunches, ...]
+    path: facts.Path
     costs: tuple[Estimate, ...]
     target: Target
 

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from perfc.ir import PerfcError, UsageError
-from perfc.passes import DATA_PARALLEL, Placement, Plan, World
-from perfc.passes.embeddings import (
-    COLUMN_WISE,
-    GRID,
-    ROW_WISE,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
-)
+from perfc.passes import DATA_PARALLEL, Placement, Plan, World, embeddings
 from perfc.planning.plans.cost import Table
 
 
@@ -89,11 +82,11 @@ def check_placement(table: Table, placement: Placement, world: World) -> None:
 
 
 _PLACES: Mapping[str, tuple[bool, str]] = {
-    TABLE_WISE: (False, "rank"),
-    COLUMN_WISE: (True, "rank"),
-    ROW_WISE: (False, "all"),
-    TABLE_ROW_WISE: (False, "node"),
-    GRID: (True, "node"),
+    embeddings.TABLE_WISE: (False, "rank"),
+    embeddings.COLUMN_WISE: (True, "rank"),
+    embeddings.ROW_WISE: (False, "all"),
+    embeddings.TABLE_ROW_WISE: (False, "node"),
+    embeddings.GRID: (True, "node"),
     DATA_PARALLEL: (False, "all"),
 }
 """Places of each kind: whether it may have several, and what they are."""

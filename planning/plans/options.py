@@ -20,16 +20,8 @@ from perfc.passes import (
     USUAL_CACHE,
     Placement,
     World,
+    embeddings,
     is_share,
-)
-from perfc.passes.embeddings import (
-    COLUMN_WISE,
-    COLUMNS,
-    KERNELS,
-    ROW_WISE,
-    SHARDING_TYPES,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
 )
 from perfc.planning.plans.checks import one_of
 from perfc.planning.plans.cost import PlanCost, Table
@@ -106,8 +98,8 @@ class Option:
 
     def placement(self, places: tuple[int, ...]) -> Placement:
         """Return how a plan says it."""
-        everywhere = self.kind in (ROW_WISE, DATA_PARALLEL)
-        kernel = "" if self.tier == HBM else KERNELS[self.tier]
+        everywhere = self.kind in (embeddings.ROW_WISE, DATA_PARALLEL)
+        kernel = "" if self.tier == HBM else embeddings.KERNELS[self.tier]
         return Placement(self.kind, () if everywhere else places, kernel, self.cache)
 
     def spots(self) -> Iterator[tuple[int, ...]]:
@@ -199,15 +191,19 @@ def _options(
     table: Table, cost: PlanCost, world: World, types: Sequence[str], tiers: Tiers
 ) -> Iterator[Option]:
     """Yield the ways to cut a table, those of the fastest tier first."""
-    for tier, kind in itertools.product(TIERS, SHARDING_TYPES):
+    for tier, kind in itertools.product(TIERS, embeddings.SHARDING_TYPES):
         on_host = tier != HBM
         if tier not in tiers.names or kind not in types:
             continue
         if on_host and kind == DATA_PARALLEL:
             continue
-        kernel = KERNELS[tier] if on_host else ""
+        kernel = embeddings.KERNELS[tier] if on_host else ""
         for parts, places, span in cuts(kind, table, world):
-            at = tuple(range(parts)) if kind not in (ROW_WISE, DATA_PARALLEL) else ()
+            at = (
+                tuple(range(parts))
+                if kind not in (embeddings.ROW_WISE, DATA_PARALLEL)
+                else ()
+            )
             shards = cost.shards(table, Placement(kind, at, kernel, tiers.cache))
             loads = np.zeros((parts * span, len(cost.resources)))
             memory = np.zeros((parts * span, len(MEMORIES)))
@@ -221,16 +217,16 @@ def _options(
 
 def cuts(kind: str, table: Table, world: World) -> Iterator[tuple[int, int, int]]:
     """Yield parts, places, and ranks of a place, for each way to cut a table."""
-    if kind == TABLE_WISE:
+    if kind == embeddings.TABLE_WISE:
         yield 1, world.ranks, 1
-    elif kind in (ROW_WISE, DATA_PARALLEL):
+    elif kind in (embeddings.ROW_WISE, DATA_PARALLEL):
         yield 1, 1, world.ranks
-    elif kind == COLUMN_WISE:
+    elif kind == embeddings.COLUMN_WISE:
         for parts in cuts_of(table.dim, min(world.ranks, MOST_PARTS)):
             yield parts, world.ranks, 1
     elif world.ranks % world.per_node:
         return
-    elif kind == TABLE_ROW_WISE:
+    elif kind == embeddings.TABLE_ROW_WISE:
         yield 1, world.nodes, world.per_node
     else:
         for parts in cuts_of(table.dim, min(world.nodes, MOST_PARTS)):
@@ -242,5 +238,5 @@ def cuts_of(dim: int, most: int) -> list[int]:
     return [
         parts
         for parts in range(2, most + 1)
-        if dim % parts == 0 and dim // parts % COLUMNS == 0
+        if dim % parts == 0 and dim // parts % embeddings.COLUMNS == 0
     ]

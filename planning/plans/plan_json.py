@@ -12,14 +12,7 @@ import json
 from collections.abc import Sequence
 
 from perfc.costmodels import UVM_CACHING
-from perfc.passes import DATA_PARALLEL, Placement, Plan, World
-from perfc.passes.embeddings import (
-    COLUMN_WISE,
-    GRID,
-    ROW_WISE,
-    TABLE_ROW_WISE,
-    usual_kernel,
-)
+from perfc.passes import DATA_PARALLEL, Placement, Plan, World, embeddings
 from perfc.planning.plans.cost import Table
 
 
@@ -43,7 +36,8 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
     everywhere = placement.kind == DATA_PARALLEL
     entry: dict[str, object] = {
         "sharding_type": placement.kind,
-        "compute_kernel": placement.compute_kernel or usual_kernel(placement.kind),
+        "compute_kernel": placement.compute_kernel
+        or embeddings.usual_kernel(placement.kind),
         "ranks": _ranks(placement, world),
     }
     if placement.tier == UVM_CACHING:
@@ -51,7 +45,7 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
     # The parts, those of the first columns first.
     shards: list[dict[str, object]] = []
     ranks = _ranks(placement, world)
-    by_columns = placement.kind in (COLUMN_WISE, GRID)
+    by_columns = placement.kind in (embeddings.COLUMN_WISE, embeddings.GRID)
     parts = len(placement.places) if by_columns else 1
     among = len(ranks) // parts
     block, dim = -(-table.rows // among), table.dim // parts
@@ -71,9 +65,9 @@ def _entry(table: Table, placement: Placement, world: World) -> dict[str, object
 
 
 def _ranks(placement: Placement, world: World) -> list[int]:
-    if placement.kind in (ROW_WISE, DATA_PARALLEL):
+    if placement.kind in (embeddings.ROW_WISE, DATA_PARALLEL):
         return list(range(world.ranks))
-    if placement.kind in (TABLE_ROW_WISE, GRID):
+    if placement.kind in (embeddings.TABLE_ROW_WISE, embeddings.GRID):
         size = world.per_node
         return [node * size + n for node in placement.places for n in range(size)]
     return list(placement.places)

@@ -8,15 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from perfc.passes import DATA_PARALLEL, USUAL_CACHE, Placement
-from perfc.passes.embeddings import (
-    COLUMN_WISE,
-    GRID,
-    ROW_WISE,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
-    usual_kernel,
-)
+from perfc.passes import DATA_PARALLEL, USUAL_CACHE, Placement, embeddings
 from perfc.planning.plans import Shard, Table, check_placement, check_table
 from perfc.planning.reference.perf import Constraints, Perf, PerfRules
 from perfc.planning.reference.storage import ShardSize, Storage, StorageRules
@@ -104,7 +96,7 @@ class TorchRecCost:
             return placement.compute_kernel
         if self.rules.inference:
             return QUANT
-        return usual_kernel(placement.kind)
+        return embeddings.usual_kernel(placement.kind)
 
     def _said(self, table: Table, placement: Placement) -> Constraints | None:
         said = self.constraints.get(table.name)
@@ -131,12 +123,12 @@ class TorchRecCost:
         ranks, nodes = range(world.ranks), world.per_node
         if placement.kind == DATA_PARALLEL:
             yield from ((rank, ShardSize(rows, dim)) for rank in ranks)
-        elif placement.kind == ROW_WISE:
+        elif placement.kind == embeddings.ROW_WISE:
             sizes = _row_blocks(rows, world.ranks)
             yield from zip(ranks, (ShardSize(n, dim) for n in sizes), strict=True)
-        elif placement.kind in (TABLE_WISE, COLUMN_WISE):
+        elif placement.kind in (embeddings.TABLE_WISE, embeddings.COLUMN_WISE):
             yield from ((rank, ShardSize(rows, dim // len(places))) for rank in places)
-        elif placement.kind in (TABLE_ROW_WISE, GRID):
+        elif placement.kind in (embeddings.TABLE_ROW_WISE, embeddings.GRID):
             for node in places:
                 for nth, block in enumerate(_row_blocks(rows, nodes)):
                     yield node * nodes + nth, ShardSize(block, dim // len(places))

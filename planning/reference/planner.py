@@ -10,13 +10,7 @@ import attrs
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import format_bytes
 from perfc.passes import Plan, World
-from perfc.planning.plans import (
-    PlanCost,
-    Table,
-    check_tables,
-    is_less,
-    one_of,
-)
+from perfc.planning import plans
 from perfc.planning.reference.options import KINDS, sharding_options
 from perfc.planning.reference.partitioners import PARTITIONERS
 from perfc.planning.reference.proposers import PROPOSERS, Options
@@ -64,7 +58,7 @@ class TorchRecPlanner:
 
     """
 
-    cost: PlanCost
+    cost: plans.PlanCost
     world: World
     memory_bytes: float
     proposers: Sequence[str] = DEFAULT_PROPOSERS
@@ -75,15 +69,15 @@ class TorchRecPlanner:
     def __attrs_post_init__(self) -> None:
         """Refuse names that are unknown."""
         for name in self.proposers:
-            one_of("proposer", name, PROPOSERS)
-        one_of("partitioner", self.partitioner, PARTITIONERS)
+            plans.one_of("proposer", name, PROPOSERS)
+        plans.one_of("partitioner", self.partitioner, PARTITIONERS)
         if math.isnan(self.memory_bytes) or self.memory_bytes <= 0:
             msg = f"planner: {self.memory_bytes} bytes of memory, expected more than 0"
             raise UsageError(msg)
 
-    def plan(self, tables: Sequence[Table]) -> Planned:
+    def plan(self, tables: Sequence[plans.Table]) -> Planned:
         """Return the best plan of *tables*."""
-        check_tables(tables)
+        plans.check_tables(tables)
         options = [
             sharding_options(table, self.cost, self.world, self.kinds, self.kernels)
             for table in tables
@@ -95,7 +89,7 @@ class TorchRecPlanner:
                 raise PerfcError(msg)
         return self._best(tables, options)
 
-    def _best(self, tables: Sequence[Table], options: Options) -> Planned:
+    def _best(self, tables: Sequence[plans.Table], options: Options) -> Planned:
         partition = PARTITIONERS[self.partitioner]
         best: Planned | None = None
         proposals = fitting = 0
@@ -107,7 +101,7 @@ class TorchRecPlanner:
                     continue
                 fitting += 1
                 step_s = float(self.cost.step_s(found.loads))
-                if best is None or is_less(step_s, best.step_s):
+                if best is None or plans.is_less(step_s, best.step_s):
                     memory = tuple(float(each) for each in found.memory_bytes)
                     plan = {table.name: found.plan[table.name] for table in tables}
                     best = Planned(

@@ -14,17 +14,12 @@ import attrs
 from perfc.passes import DATA_PARALLEL
 from perfc.passes.embeddings import GRID, ROW_WISE, TABLE_ROW_WISE
 from perfc.planning.plans import Table, one_of
+from perfc.planning.reference import topology
 from perfc.planning.reference.perf import (
     INDEX_BYTES,
     PRICED_TYPES,
     Constraints,
     PerfRules,
-)
-from perfc.planning.reference.topology import (
-    CACHE_LOAD_FACTOR,
-    CACHED,
-    IN_HOST_MEMORY,
-    KEY_VALUE,
 )
 
 _STATES = {"sgd": 0.0, "adam": 2.0, "adamw": 1.0, "adagrad": 1.0}
@@ -107,10 +102,10 @@ class StorageRules:
         said = constraints or Constraints()
         on_device = self.perf.topology.device == "cuda"
         inputs, outputs = self._exchanged(table, kind, size, said.bags)
-        cached = kernel in CACHED
+        cached = kernel in topology.CACHED
         hbm, ddr = self._weights(table, kernel, size, said)
         ssd = 0
-        if kernel == KEY_VALUE:
+        if kernel == topology.KEY_VALUE:
             ssd = hbm + self._rows_bytes(math.ceil(table.bytes), table, size)
             most = math.ceil(table.bytes * _load_factor(said))
             hbm, ddr = min(said.key_value_cache_bytes, most), 0
@@ -145,10 +140,12 @@ class StorageRules:
     ) -> tuple[int, int]:
         """Return the bytes of rows and states on the device and on the host."""
         whole = math.ceil(table.bytes)
-        on_host = kernel in IN_HOST_MEMORY or self.perf.topology.device == "cpu"
+        on_host = (
+            kernel in topology.IN_HOST_MEMORY or self.perf.topology.device == "cpu"
+        )
         hbm, ddr = (0, whole) if on_host else (whole, 0)
         books = 0
-        if kernel in CACHED:
+        if kernel in topology.CACHED:
             factor = _load_factor(said)
             hbm = round(ddr * factor)
             books = math.ceil(size.rows * (_BOOKS_BYTES + factor * _SLOT_BYTES))
@@ -183,4 +180,4 @@ class StorageRules:
 
 
 def _load_factor(said: Constraints) -> float:
-    return said.cache_load_factor or CACHE_LOAD_FACTOR
+    return said.cache_load_factor or topology.CACHE_LOAD_FACTOR

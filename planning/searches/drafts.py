@@ -15,18 +15,7 @@ from perfc.ir import UsageError
 from perfc.ir.support import brief
 from perfc.passes import HBM, Placement, Plan, World
 from perfc.passes.embeddings import SHARDING_TYPES, check_parts
-from perfc.planning.plans import (
-    DEVICE_ONLY,
-    MEMORIES,
-    TOLERANCE,
-    Choice,
-    Option,
-    PlanCost,
-    Table,
-    Tiers,
-    by_name,
-    options_of,
-)
+from perfc.planning import plans
 
 SPREAD_WEIGHT = 1e-5
 """How much evenness counts beside the step: it only breaks ties."""
@@ -49,24 +38,24 @@ class Task:
 
     __repr__ = brief
 
-    tables: tuple[Table, ...]
-    cost: PlanCost
+    tables: tuple[plans.Table, ...]
+    cost: plans.PlanCost
     world: World
     memory_bytes: float
-    options: tuple[tuple[Option, ...], ...]
+    options: tuple[tuple[plans.Option, ...], ...]
     host_bytes: float = math.inf
     tiers: tuple[str, ...] = (HBM,)
 
     @classmethod
     def of(  # noqa: PLR0913 - the public call; tiers have a default
         cls,
-        tables: Sequence[Table],
-        cost: PlanCost,
+        tables: Sequence[plans.Table],
+        cost: plans.PlanCost,
         world: World,
         memory_bytes: float,
         types: Sequence[str],
         *,
-        tiers: Tiers = DEVICE_ONLY,
+        tiers: plans.Tiers = plans.DEVICE_ONLY,
     ) -> Task:
         """Ask *cost* for what the parts of each table add.
 
@@ -79,8 +68,8 @@ class Task:
             known = ", ".join(SHARDING_TYPES)
             msg = f"sharding type {unknown[0] if unknown else ''!r} is none of {known}"
             raise UsageError(msg)
-        tables = by_name(tables)
-        options = options_of(tables, cost, world, types, tiers)
+        tables = plans.by_name(tables)
+        options = plans.options_of(tables, cost, world, types, tiers)
         bare = [t for t, found in zip(tables, options, strict=True) if not found]
         if bare:
             msg = (
@@ -104,7 +93,7 @@ class Task:
         high[range(len(share)), 0, range(len(share))] = 1e3 * share
         twice = self.cost.step_s(2 * high) - self.cost.step_s(high)
         once = np.where(share > 0, 1e3 * share, 1.0)
-        seen = twice > TOLERANCE * self.cost.step_s(high)
+        seen = twice > plans.TOLERANCE * self.cost.step_s(high)
         found: Floats = np.where(seen, twice, 0.0) / once
         return found
 
@@ -165,7 +154,7 @@ class Draft:
     __repr__ = brief
 
     task: Task
-    choices: list[Choice | None]
+    choices: list[plans.Choice | None]
     loads: Floats
     used_bytes: Floats
 
@@ -174,7 +163,7 @@ class Draft:
         """Return one without tables."""
         ranks = task.world.ranks
         loads = np.zeros((ranks, len(task.cost.resources)))
-        used = np.zeros((ranks, len(MEMORIES)))
+        used = np.zeros((ranks, len(plans.MEMORIES)))
         return cls(task, [None] * len(task.tables), loads, used)
 
     @classmethod
@@ -191,14 +180,14 @@ class Draft:
             self.task, list(self.choices), self.loads.copy(), self.used_bytes.copy()
         )
 
-    def set(self, table: int, choice: Choice | None) -> None:
+    def set(self, table: int, choice: plans.Choice | None) -> None:
         """Place a table, or take it out."""
         for old, sign in ((self.choices[table], -1.0), (choice, 1.0)):
             if old is not None:
                 self._add(self.task.options[table][old[0]], old[1], sign)
         self.choices[table] = choice
 
-    def _add(self, option: Option, places: Sequence[int], sign: float) -> None:
+    def _add(self, option: plans.Option, places: Sequence[int], sign: float) -> None:
         ranks = option.ranks(places)
         self.loads[ranks] += sign * option.flat_loads
         self.used_bytes[ranks] += sign * option.flat_bytes
@@ -242,7 +231,7 @@ class Draft:
         return found
 
 
-def _choice(options: Sequence[Option], placement: Placement) -> Choice:
+def _choice(options: Sequence[plans.Option], placement: Placement) -> plans.Choice:
     """Return which option a plan has chosen."""
     tier, cache = placement.tier or HBM, placement.cache
     for number, option in enumerate(options):

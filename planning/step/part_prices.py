@@ -18,22 +18,10 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels import Target
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    DType,
-    Graph,
-    Node,
-    Program,
-    Record,
-    TensorType,
-    Value,
-)
+from perfc.ir import node_kinds
 from perfc.ir.annotations import Scenario
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
 from perfc.ir.ops.optimizer import state_types
 from perfc.ir.program import RankClass
 from perfc.ir.support import VerifyError
@@ -48,7 +36,7 @@ from perfc.passes import (
 )
 from perfc.passes.embeddings import in_tier
 
-_LENGTHS = DTYPES["i32"]
+_LENGTHS = ir.DTYPES["i32"]
 
 
 @attrs.frozen
@@ -76,17 +64,17 @@ class Part:
         """Return the bytes of its rows."""
         return self.rows * self.dim * element_bytes
 
-    def record(self) -> Record:
+    def record(self) -> ir.Record:
         """Describe it as `embedding_bag` wants it."""
         whole = float(self.pooling).is_integer()
-        found: dict[str, AttrValue] = {
+        found: dict[str, ir.AttrValue] = {
             "rows": self.rows,
             "dim": self.dim,
             "pooling": int(self.pooling) if whole else self.pooling,
         }
         if self.popularity != "uniform":
             found["popularity"] = self.popularity
-        return in_tier(Record(found), self.tier, self.cache)
+        return in_tier(ir.Record(found), self.tier, self.cache)
 
     def among(self, others: Sequence[Part]) -> tuple[Part, ...]:
         """Return *others* in its own tier: kernels wait for the slowest one."""
@@ -122,16 +110,16 @@ class LookupOps:
 
     """
 
-    lookup: Node
-    update: Node | None
-    index_type: DType
-    table_type: DType
+    lookup: ir.Node
+    update: ir.Node | None
+    index_type: ir.DType
+    table_type: ir.DType
 
     @classmethod
-    def of(cls, graph: Graph) -> LookupOps:
+    def of(cls, graph: ir.Graph) -> LookupOps:
         """Find them."""
         for node in graph:
-            if is_embedding_bag(node) and _is_sharded(node):
+            if node_kinds.is_embedding_bag(node) and _is_sharded(node):
                 count = len(node.attributes.records("tables"))
                 types = [_type(v) for v in node.operands]
                 updates = (
@@ -216,18 +204,18 @@ class PartPrices:
         """Return the prices of the kernels of ranks, by their parts."""
         if not ranks:
             return []
-        graph = Graph("parts")
+        graph = ir.Graph("parts")
         weights = {
             part: graph.add_parameter(
                 f"table.{number}",
-                TensorType(self.ops.table_type, (part.rows, part.dim)),
+                ir.TensorType(self.ops.table_type, (part.rows, part.dim)),
             )
             for number, part in enumerate(dict.fromkeys(p for r in ranks for p in r))
         }
         for number, parts in enumerate(ranks):
             tables = [weights[part] for part in parts]
             self._write(graph, parts, tables, str(number))
-        program = Program(name="parts", classes=(RankClass((0,), ops=graph),))
+        program = ir.Program(name="parts", classes=(RankClass((0,), ops=graph),))
         passes = (ShapeInference(), LowerKernels(inputs="device"), KernelCost())
         scenario = Scenario(self.target.name, self.target.spec_sha256, "eager", (), "")
         analysis = PassManager(passes).run(program, self.target, scenario)
@@ -246,19 +234,23 @@ class PartPrices:
         ]
 
     def _write(
-        self, graph: Graph, parts: Sequence[Part], tables: Sequence[Value], number: str
+        self,
+        graph: ir.Graph,
+        parts: Sequence[Part],
+        tables: Sequence[ir.Value],
+        number: str,
     ) -> None:
         """Append the ops of a rank."""
         bags = self.batch * len(parts)
         indices = sum(max(1, round(self.batch * part.pooling)) for part in parts)
-        lengths = graph.add_input(f"lengths.{number}", TensorType(_LENGTHS, (bags,)))
-        listed = TensorType(self.ops.index_type, (indices,))
+        lengths = graph.add_input(f"lengths.{number}", ir.TensorType(_LENGTHS, (bags,)))
+        listed = ir.TensorType(self.ops.index_type, (indices,))
         given = graph.add_input(f"indices.{number}", listed)
         lists = graph.add(
             "regroup_bags",
             (lengths, given),
             (f"input.{number}", f"offsets.{number}"),
-            Record({"ranks": self.ranks, "features": len(parts)}),
+            ir.Record({"ranks": self.ranks, "features": len(parts)}),
         ).results
         records = tuple(part.record() for part in parts)
         graph.add(
@@ -283,8 +275,8 @@ class PartPrices:
         )
 
     def _states(
-        self, graph: Graph, update: Node, tables: Sequence[Value], number: str
-    ) -> list[Value]:
+        self, graph: ir.Graph, update: ir.Node, tables: Sequence[ir.Value], number: str
+    ) -> list[ir.Value]:
         """Declare the states of an optimizer, list by list."""
         types = [
             state_types(update.attributes.text("optimizer", ""), _type(table))
@@ -308,12 +300,12 @@ def _at_most_one(part: float, whole: float) -> float:
     return min(1.0, part / whole) if whole > 0 else 1.0
 
 
-def _is_sharded(node: Node) -> bool:
+def _is_sharded(node: ir.Node) -> bool:
     sharding = node.attributes.records("tables")[0].get("sharding")
     return sharding not in (None, "data_parallel")
 
 
-def _type(value: Value) -> TensorType:
+def _type(value: ir.Value) -> ir.TensorType:
     if value.type is None:
         msg = f"{value} has no type"
         raise VerifyError(msg)

@@ -11,26 +11,18 @@ import numpy as np
 from perfc.costmodels import UVM_CACHING, Target, device_bytes
 from perfc.costmodels.kernels import Floats
 from perfc.ir.dims import ceil_div
-from perfc.passes import HBM, Placement, World
-from perfc.passes.embeddings import (
-    COLUMN_WISE,
-    GRID,
-    KERNELS,
-    ROW_WISE,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
-)
+from perfc.passes import HBM, Placement, World, embeddings
 from perfc.planning.plans import DEVICE_ONLY, Shard, Table, Tiers, cuts, one_of
 from perfc.planning.step.part_prices import Part, PartPrices
 from perfc.planning.step.roles import MEASURES, SHARDING_GROUPS
 from perfc.planning.step.step_template import Idle, Reference, StepTemplate
 
 _GROUP_OF: Mapping[str, str] = {
-    TABLE_WISE: "table_wise",
-    COLUMN_WISE: "table_wise",
-    ROW_WISE: "row_wise",
-    TABLE_ROW_WISE: "table_row_wise",
-    GRID: "table_row_wise",
+    embeddings.TABLE_WISE: "table_wise",
+    embeddings.COLUMN_WISE: "table_wise",
+    embeddings.ROW_WISE: "row_wise",
+    embeddings.TABLE_ROW_WISE: "table_row_wise",
+    embeddings.GRID: "table_row_wise",
 }
 
 
@@ -127,7 +119,7 @@ class PhysicalCost:
         tiers: Tiers = DEVICE_ONLY,
     ) -> None:
         """Price the parts of tables, all at once."""
-        kernels = [KERNELS[tier] for tier in tiers.names]
+        kernels = [embeddings.KERNELS[tier] for tier in tiers.names]
         parts = [
             self._part(table, Placement(kind, (0,) * parts, kernel, tiers.cache))
             for table in tables
@@ -142,7 +134,7 @@ class PhysicalCost:
         """Return the shards that *table* adds to the ranks that hold a part of it."""
         kind = placement.kind
         one_of("sharding type", kind, KINDS)
-        kernels = tuple(KERNELS.values())
+        kernels = tuple(embeddings.KERNELS.values())
         one_of("compute kernel", placement.compute_kernel or kernels[0], kernels)
         places = placement.places or (0,)
         part = self._part(table, placement)

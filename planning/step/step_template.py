@@ -11,14 +11,7 @@ from perfc.costmodels import Target
 from perfc.costmodels.kernels import Floats
 from perfc.ir import LaunchGraph
 from perfc.passes import Timeline
-from perfc.planning.step.roles import (
-    MEASURES,
-    Curve,
-    Role,
-    Task,
-    slice_seconds,
-    tasks_of,
-)
+from perfc.planning.step import roles
 from perfc.planning.step.step_model import StepModel, reduce_timeline
 
 Duration = Callable[[Floats], Floats]
@@ -90,7 +83,7 @@ class StepTemplate:
         stages = reference.timeline.stages
         solved = [task for tasks, group in stages for task in (*tasks, *group)]
         place = {task: number for number, task in enumerate(solved)}
-        found = tasks_of(reference.graph, reference.duration_s)
+        found = roles.tasks_of(reference.graph, reference.duration_s)
         tasks = sorted(found, key=lambda task: place[task.number])
         meetings = frozenset(task.number for task in tasks if task.is_collective)
         model = reduce_timeline(
@@ -100,8 +93,8 @@ class StepTemplate:
             meetings,
         )
         ranks = len(reference.loads)
-        loads = reference.loads.reshape(1, ranks, len(spans), len(MEASURES))
-        piece_s = slice_seconds(reference.graph, reference.duration_s)
+        loads = reference.loads.reshape(1, ranks, len(spans), len(roles.MEASURES))
+        piece_s = roles.slice_seconds(reference.graph, reference.duration_s)
         ruler = _Ruler(loads, reference.rank, idle, piece_s, spans, target)
         return cls(model, tuple(ruler.duration(task) for task in tasks))
 
@@ -136,32 +129,34 @@ class _Ruler:
     spans: Mapping[str, int]
     target: Target
 
-    def duration(self, task: Task) -> Duration:
+    def duration(self, task: roles.Task) -> Duration:
         """Return the duration of a task under any loads."""
         if task.role is None:
             return _constant(task.seconds)
         group = tuple(self.spans).index(task.group)
-        if task.role in (Role.LOOKUP, Role.UPDATE):
+        if task.role in (roles.Role.LOOKUP, roles.Role.UPDATE):
             return self._kernels(task, group, task.role)
-        if task.role is Role.CAST:
-            return self._linear(task, _local(group, Role.ROWS))
-        if task.role is Role.SPREAD:
-            return self._linear(task, _all(group, Role.INDICES, self.spans[task.group]))
-        if task.role is Role.JOINED:
-            return self._pieces(task, _all(group, Role.JOINED, 1))
+        if task.role is roles.Role.CAST:
+            return self._linear(task, _local(group, roles.Role.ROWS))
+        if task.role is roles.Role.SPREAD:
+            return self._linear(
+                task, _all(group, roles.Role.INDICES, self.spans[task.group])
+            )
+        if task.role is roles.Role.JOINED:
+            return self._pieces(task, _all(group, roles.Role.JOINED, 1))
         return self._sent(task, self._size(task, group))
 
-    def _size(self, task: Task, group: int) -> Duration:
+    def _size(self, task: roles.Task, group: int) -> Duration:
         span = self.spans[task.group]
-        role, op = task.role or Role.ROWS, task.kernel.op if task.kernel else ""
+        role, op = task.role or roles.Role.ROWS, task.kernel.op if task.kernel else ""
         if op == "memcpy":
             return _all(group, role, span)
         return _most(group, role, span) if op == "all_to_all" else _local(group, role)
 
-    def _kernels(self, task: Task, group: int, role: Role) -> Duration:
+    def _kernels(self, task: roles.Task, group: int, role: roles.Role) -> Duration:
         """Return the duration of kernels over tables: the longest has what varies."""
-        column = MEASURES.index(role.value)
-        idle_s = self.idle.lookup_s if role is Role.LOOKUP else self.idle.update_s
+        column = roles.MEASURES.index(role.value)
+        idle_s = self.idle.lookup_s if role is roles.Role.LOOKUP else self.idle.update_s
         known_s = float(self.loads[0, self.rank, group, column])
         # Parts are priced one by one; together they take what the reference says.
         share = 1.0
@@ -176,13 +171,13 @@ class _Ruler:
 
         return seconds
 
-    def _linear(self, task: Task, size: Duration) -> Duration:
+    def _linear(self, task: roles.Task, size: Duration) -> Duration:
         """In proportion to a size."""
         known = size(self.loads)
         share = task.seconds / float(known[0, min(self.rank, known.shape[1] - 1)])
         return lambda loads: share * size(loads)
 
-    def _pieces(self, task: Task, count: Duration) -> Duration:
+    def _pieces(self, task: roles.Task, count: Duration) -> Duration:
         """Return a duration that grows by so much for each piece."""
         known = float(count(self.loads)[0, 0])
 
@@ -193,10 +188,10 @@ class _Ruler:
 
         return seconds
 
-    def _sent(self, task: Task, size: Duration) -> Duration:
+    def _sent(self, task: roles.Task, size: Duration) -> Duration:
         if task.kernel is None:
             return _constant(task.seconds)
-        curve, known = Curve.of(task.kernel, self.target), size(self.loads)
+        curve, known = roles.Curve.of(task.kernel, self.target), size(self.loads)
         whole = float(known[0, min(self.rank, known.shape[1] - 1)])
         return lambda loads: curve.seconds(size(loads) / whole)
 
@@ -206,13 +201,13 @@ def _constant(seconds: float) -> Duration:
     return lambda _: found
 
 
-def _local(group: int, role: Role) -> Duration:
+def _local(group: int, role: roles.Role) -> Duration:
     """What each rank has itself."""
-    column = MEASURES.index(role.value)
+    column = roles.MEASURES.index(role.value)
     return lambda loads: loads[:, :, group, column]
 
 
-def _all(group: int, role: Role, span: int) -> Duration:
+def _all(group: int, role: roles.Role, span: int) -> Duration:
     """What all places have together."""
     own = _local(group, role)
 
@@ -223,7 +218,7 @@ def _all(group: int, role: Role, span: int) -> Duration:
     return size
 
 
-def _most(group: int, role: Role, span: int) -> Duration:
+def _most(group: int, role: roles.Role, span: int) -> Duration:
     """What the busiest rank of an all-to-all sends or gets.
 
     Each sends its samples' share to all places, and gets its own tables' share of the

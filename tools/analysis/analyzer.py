@@ -12,17 +12,12 @@ from perfc.ir import UsageError
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.pipeline_spec import format_pipeline
 from perfc.passes.pipelines import split_pipeline
+from perfc.tools import models
 from perfc.tools.analysis.autocast_cost import with_casts
 from perfc.tools.analysis.conversions import with_activations
 from perfc.tools.analysis.fused_pairs import fused, with_saving, with_weights
 from perfc.tools.analysis.row_layouts import laid_out
 from perfc.tools.given import NARROW_DTYPES
-from perfc.tools.models import (
-    Model,
-    OnnxModel,
-    conversions,
-    load_request,
-)
 from perfc.tools.reports import Report
 from perfc.tools.request import INFERENCE, AnalyzeOptions, Request
 from perfc.tools.run import Run
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
 
 @shows(AnalyzeOptions)
 def analyze(
-    model: Model | Source | OnnxModel | str | os.PathLike[str],
+    model: models.Model | Source | models.OnnxModel | str | os.PathLike[str],
     target: Target | str | os.PathLike[str] | None = None,
     **options: Unpack[AnalyzeOptions],
 ) -> Report:
@@ -95,7 +90,7 @@ def analyze(
         return report_on(request)
     from perfc.tools.presets import with_preset
 
-    if isinstance(request.model, Model):
+    if isinstance(request.model, models.Model):
         loaded = request.model
         return report_on(with_preset(request, loaded.passes, loaded.preset))
     return report_on(with_preset(request))
@@ -109,7 +104,7 @@ def report_on(request: Request) -> Report:
 
 def priced(request: Request, target: Target) -> Report:
     """Predict the rest of a request, of a model that is loaded or was changed."""
-    model: Model = laid_out(request.model, target)
+    model: models.Model = laid_out(request.model, target)
     check_run(model, request.runtime, target)
     if request.runtime == "compiled" and request.pipeline is None:
         model = fused(model, target)
@@ -125,16 +120,16 @@ def _told(report: Report) -> Report:
 def run_of(request: Request) -> Run:
     """Return the run that a request asks for, with its model loaded."""
     target = _target(request)
-    if isinstance(request.model, Model):
+    if isinstance(request.model, models.Model):
         request = _of_loaded(request, request.model)
     else:
-        request = load_request(request)
+        request = models.load_request(request)
     model = request.model
     if request.dtype in NARROW_DTYPES and model.dtype != request.dtype:
         from perfc.tools.models import narrowed
 
         model = narrowed(model, request.dtype)
-    for conversion in conversions(request.dtype, narrow=True):
+    for conversion in models.conversions(request.dtype, narrow=True):
         if model.dtype != request.dtype:
             model = model.converted(conversion)
     model = laid_out(model, target)
@@ -144,7 +139,7 @@ def run_of(request: Request) -> Run:
     return Run.of(attrs.evolve(request, model=model), target)
 
 
-def check_run(model: Model, runtime: str, target: Target) -> None:
+def check_run(model: models.Model, runtime: str, target: Target) -> None:
     """Refuse what a machine has not."""
     _check_rate(model, target)
     # Refuse what a CPU has not, or what is not modelled there.
@@ -157,7 +152,7 @@ def check_run(model: Model, runtime: str, target: Target) -> None:
     check_world(model.ranks, target)
 
 
-def _of_loaded(request: Request, model: Model) -> Request:
+def _of_loaded(request: Request, model: models.Model) -> Request:
     """Return a request of a model that is loaded, bound to the sizes asked for."""
     late: str | None = None
     if request.optimizer is not None or request.mode not in (INFERENCE, model.mode):
@@ -186,7 +181,7 @@ def _of_loaded(request: Request, model: Model) -> Request:
     return attrs.evolve(request, model=model)
 
 
-def _check_rate(model: Model, target: Target) -> None:
+def _check_rate(model: models.Model, target: Target) -> None:
     """Refuse a type that the device has no fast GEMMs in.
 
     PyTorch computes there all the same, by detours that no measurement shows.

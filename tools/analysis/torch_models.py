@@ -8,24 +8,11 @@ from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 import attrs
 
 from perfc.ir import PerfcError, Program, UsageError
-from perfc.passes import Pass
-from perfc.passes.graphs import (
-    is_training_step,
-)
+from perfc.passes import Pass, graphs
 from perfc.passes.training import Training
+from perfc.tools import models
 from perfc.tools.analysis.analyzer import analyze
 from perfc.tools.files import tell
-from perfc.tools.models import (
-    NARROW_BASES,
-    Again,
-    Dimensions,
-    Model,
-    conversions,
-    narrowings,
-    prepare,
-    require_torch,
-    training_passes,
-)
 from perfc.tools.request import TRAINING, Request, TorchOptions
 from perfc.tools.signatures import shows
 
@@ -40,7 +27,7 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     *more: Never,
     **options: Unpack[TorchOptions],
-) -> Model:
+) -> models.Model:
     """Record one iteration of a PyTorch module, as eager PyTorch on a GPU runs it.
 
     Nothing is computed and no weight is allocated: the module is copied onto tensors
@@ -101,9 +88,9 @@ def from_torch(
     return record_model(Request.of("perfc.from_torch", TorchOptions, options, **named))
 
 
-def record_model(request: Request) -> Model:
+def record_model(request: Request) -> models.Model:
     """Record the module of a request, or read the program that was exported from it."""
-    require_torch()
+    models.require_torch()
     from perfc.frontends import torch as frontend
 
     if isinstance(request.model, str):
@@ -117,12 +104,12 @@ def record_model(request: Request) -> Model:
         transforms = [*_changes(program, request), *transforms]
     else:
         program = frontend.capture_module(module, _recording(request))
-        transforms = [*narrowings(request.dtype, request.mode), *transforms]
-    wanted = Dimensions(request.batch, request.pooling, dims)
-    model = prepare(program, wanted, None, transforms, request.instruments)
+        transforms = [*models.narrowings(request.dtype, request.mode), *transforms]
+    wanted = models.Dimensions(request.batch, request.pooling, dims)
+    model = models.prepare(program, wanted, None, transforms, request.instruments)
     if program.recorded and request.dtype != "fp32":
         model = attrs.evolve(model, dtype=request.dtype)
-    return attrs.evolve(model, again=Again(record_model, request))
+    return attrs.evolve(model, again=models.Again(record_model, request))
 
 
 def _recording(request: Request) -> Recording:
@@ -136,7 +123,7 @@ def _recording(request: Request) -> Recording:
         optimizer=request.optimizer,
         loss=request.loss,
         step=request.step,
-        dtype=NARROW_BASES.get(request.dtype, request.dtype),
+        dtype=models.NARROW_BASES.get(request.dtype, request.dtype),
         name=request.name,
         dims=request.dims,
     )
@@ -154,18 +141,18 @@ def _changes(program: Program, request: Request) -> Sequence[Pass]:
             )
             raise UsageError(msg)
     early = [
-        *conversions(request.dtype, narrow=True),
-        *narrowings(request.dtype, request.mode),
+        *models.conversions(request.dtype, narrow=True),
+        *models.narrowings(request.dtype, request.mode),
     ]
     graph = program.classes[0].ops
     if request.mode == TRAINING and optimizer is None:
-        if graph is not None and is_training_step(graph):
+        if graph is not None and graphs.is_training_step(graph):
             return early
         msg = f"a training step of {program.name} needs the name of an optimizer"
         raise UsageError(msg)
     derived = Training(loss=loss) if isinstance(loss, str) else Training()
     wanted = [*early, derived] if request.mode == TRAINING else early
-    return training_passes(request.mode, optimizer, wanted)
+    return models.training_passes(request.mode, optimizer, wanted)
 
 
 def compile_backend(

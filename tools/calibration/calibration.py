@@ -11,15 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from perfc.costmodels import (
-    COLLECTIVES,
-    HostProfile,
-    MeasuredKernels,
-    PerName,
-    is_path,
-    load_profile,
-    load_target,
-)
+from perfc import costmodels
 from perfc.costmodels.sheets import is_possible
 from perfc.fitting.collective_profile import CollectiveFit, fit_collectives
 from perfc.fitting.device import DeviceFit, FamilyFit, fit_device
@@ -57,7 +49,7 @@ class Calibrated:
     fields: Mapping[str, float]
     device: DeviceFit | None
     host: HostFit | None
-    measured: MeasuredKernels
+    measured: costmodels.MeasuredKernels
     collectives: CollectiveFit | None
     left_out: Counter[str]
     refused: Mapping[str, float] = attrs.field(factory=dict[str, float])
@@ -79,12 +71,12 @@ def calibrate_rows(
         raise _nothing_to_fit(unread)
     rows = _renamed(rows)
     sheet = _target_of(rows)
-    target = load_target(sheet)
+    target = costmodels.load_target(sheet)
     if all(row.split == TEST for row in rows):
         raise _nothing_to_fit(unread + Counter({_HELD_OUT: len(rows)}))
     kernels = [row for row in rows if _is_kernel(row)]
     others = sum(row.split == TEST and not _is_kernel(row) for row in rows)
-    base = load_profile(target.host.overheads)
+    base = costmodels.load_profile(target.host.overheads)
     host = fit_host(rows, base)
     fields: dict[str, float] = {}
     refused: dict[str, float] = {}
@@ -113,14 +105,14 @@ def calibrate_rows(
     collectives = fit_collectives(rows, target)
     if device is None and host is None and collectives is None:
         raise _nothing_to_fit(left_out)
-    named = sheet if is_path(sheet) else target.name
+    named = sheet if costmodels.is_path(sheet) else target.name
     return Calibrated(
         named, fields, device, host, measured, collectives, left_out, refused
     )
 
 
 def _is_kernel(row: Measurement) -> bool:
-    return row.op != _HOST_OP and row.op not in COLLECTIVES
+    return row.op != _HOST_OP and row.op not in costmodels.COLLECTIVES
 
 
 def _nothing_to_fit(left_out: Counter[str]) -> PerfcError:
@@ -154,14 +146,16 @@ def _dispatch_s(rows: Sequence[Measurement]) -> float:
 
 
 def _with_dispatch(
-    host: HostFit | None, base: HostProfile, dispatch_s: float, rows: int
+    host: HostFit | None, base: costmodels.HostProfile, dispatch_s: float, rows: int
 ) -> HostFit | None:
     """Put the dispatch of kernels into T2: rows of a CPU hold it with the kernel."""
     if not dispatch_s:
         return host
     profile = base if host is None else host.profile
-    none = PerName(0.0, {})
-    profile = attrs.evolve(profile, t2_s=PerName(dispatch_s, {}), t3_s=none, t5_s=none)
+    none = costmodels.PerName(0.0, {})
+    profile = attrs.evolve(
+        profile, t2_s=costmodels.PerName(dispatch_s, {}), t3_s=none, t5_s=none
+    )
     if host is None:
         remark = f"T1 and views: {base.name}'s are kept, no host_overhead row"
         return HostFit(profile, rows, (remark,))
@@ -174,7 +168,7 @@ def profile_of(found: Calibrated, output: Path, rows: Sequence[Measurement]) -> 
     A sheet of the user's own is named as it is found from there.
     """
     sheet = found.target
-    if is_path(sheet):
+    if costmodels.is_path(sheet):
         sheet = os.path.relpath(sheet, output.parent)
     return profile_text(
         head_of(output, [row.source for row in rows if row.split != TEST]),

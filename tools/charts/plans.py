@@ -5,19 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from perfc.tools.pages import (
-    Axis,
-    Bar,
-    Bars,
-    Chart,
-    Heading,
-    Part,
-    Preformatted,
-    Remarks,
-    Section,
-    Series,
-    page,
-)
+from perfc.tools import pages
 from perfc.tools.reports import PricedPlan, VerbResult, format_bytes, format_us
 
 _SHOWN = 12
@@ -31,18 +19,18 @@ _NEAR = 4
 """A limit so often the largest memory is too far away to be drawn."""
 
 
-def plan_bars(plans: Sequence[PricedPlan], name: str) -> Bars:
+def plan_bars(plans: Sequence[PricedPlan], name: str) -> pages.Bars:
     """Return a bar for each of the first plans, with its interval and chance."""
     shown = plans[:_SHOWN]
     known = any(plan.probability_best is not None for plan in shown)
     heading = ("plan", "", "time", "P(fastest)" if known else "")
-    return Bars([*map(_bar, shown)], name, heading)
+    return pages.Bars([*map(_bar, shown)], name, heading)
 
 
-def _bar(plan: PricedPlan) -> Bar:
+def _bar(plan: PricedPlan) -> pages.Bar:
     low, high = plan.time_us_p05, plan.time_us_p95
     known = low is not None and high is not None
-    return Bar(
+    return pages.Bar(
         label=plan.name,
         amount=plan.time_us,
         text=format_us(plan.time_us),
@@ -55,7 +43,7 @@ def _bar(plan: PricedPlan) -> Bar:
 
 def time_and_memory(
     plans: Sequence[PricedPlan], limit_bytes: float | None = None
-) -> Chart | None:
+) -> pages.Chart | None:
     """Return a chart of time over memory; None of fewer than two plans that have both.
 
     Args:
@@ -76,15 +64,17 @@ def time_and_memory(
         f"{plan.name}: {format_us(plan.time_us)}, {format_bytes(size)}"
         for plan, size in shown
     ]
-    series = [Series("plans", x, y, notes=notes)]
+    series = [pages.Series("plans", x, y, notes=notes)]
     text = "Each point is a plan: lower is faster, further left needs less memory."
     if limit_bytes is not None and limit_bytes < _NEAR * max(x):
         ends = [limit_bytes, limit_bytes], [min(y), max(y)]
-        series.append(Series("what a device has", *ends, drawn="dashes", color=-1))
+        series.append(
+            pages.Series("what a device has", *ends, drawn="dashes", color=-1)
+        )
         text += " What is right of the dashed line does not fit."
-    return Chart(
-        Axis("memory of the fullest device", "bytes", log=_is_wide(x)),
-        Axis("time of a step", "us", log=_is_wide(y)),
+    return pages.Chart(
+        pages.Axis("memory of the fullest device", "bytes", log=_is_wide(x)),
+        pages.Axis("time of a step", "us", log=_is_wide(y)),
         series,
         text,
     )
@@ -104,16 +94,16 @@ def interval_text(plan: PricedPlan) -> str:
 
 def result_page(result: VerbResult, title: str) -> str:
     """Return the page of a result that has none of its own; it loads nothing."""
-    parts: list[Part] = [Heading(title), Remarks(result.diagnostics)]
+    parts: list[pages.Part] = [pages.Heading(title), pages.Remarks(result.diagnostics)]
     if result.plans:
         best = result.plans[0]
-        parts[0] = Heading(
+        parts[0] = pages.Heading(
             title,
             answer=format_us(best.time_us),
             label=f"Step with {best.name}:",
             remark=interval_text(best),
         )
         bars = plan_bars(result.plans, "Time of a step with each plan")
-        parts.append(Section("Plans", [bars]))
-    parts.append(Section("In numbers", [Preformatted(str(result))]))
-    return page(title, parts)
+        parts.append(pages.Section("Plans", [bars]))
+    parts.append(pages.Section("In numbers", [pages.Preformatted(str(result))]))
+    return pages.page(title, parts)

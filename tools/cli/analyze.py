@@ -11,16 +11,7 @@ import click
 from perfc.costmodels import load_target
 from perfc.ir import UsageError
 from perfc.ir.support import counted
-from perfc.tools.cli.arguments import (
-    debug_option,
-    log_timing,
-    output_option,
-    quiet_option,
-    read_requests,
-    request_option,
-    request_options,
-    timing_option,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
@@ -56,8 +47,8 @@ class _Models(click.Argument):
     cls=Verb,
 )
 @click.argument("model", cls=_Models, nargs=-1, required=True, metavar="MODEL...")
-@request_option("target", required=False)
-@request_options(
+@arguments.request_option("target", required=False)
+@arguments.request_options(
     "preset",
     *("batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
@@ -93,20 +84,20 @@ class _Models(click.Argument):
     help="table, json, csv, md, html, trace (Kineto), onnx (for Netron), "
     "model-explorer, or one that a plugin adds.",
 )
-@output_option(
+@arguments.output_option(
     "Write there instead of printing; compressed if it ends in .gz. Into a folder, a "
     "trace of each rank.",
     folders=True,
 )
-@quiet_option("No log on stderr.")
-@timing_option
+@arguments.quiet_option("No log on stderr.")
+@arguments.timing_option
 @click.option("--verify-each", is_flag=True, help="Verify the graph after every pass.")
 @click.option(
     "--print-pipeline",
     is_flag=True,
     help="Print the passes that would run, as --pipeline takes them, and no report.",
 )
-@debug_option
+@arguments.debug_option
 def analyze(model: tuple[str, ...], **options: Any) -> int:
     """Predict the time of one iteration of MODEL, and say where it goes.
 
@@ -120,7 +111,7 @@ def analyze(model: tuple[str, ...], **options: Any) -> int:
         msg = "--quiet and --verbose exclude each other"
         raise UsageError(msg)
     output, targets = options["output"], options["target"]
-    asked = [read_requests(one, options, targets) for one in model]
+    asked = [arguments.read_requests(one, options, targets) for one in model]
     if options["print_pipeline"]:
         write_result(_pipeline(asked), output)
         return 0
@@ -194,7 +185,7 @@ def _analyze_all(
     timing = Timing()
     found = [report for one in asked for report in _analyzed(one, options, timing)]
     if options["verbose"]:
-        log_timing(timing)
+        arguments.log_timing(timing)
     return found
 
 

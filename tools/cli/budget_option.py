@@ -10,8 +10,7 @@ from types import FrameType
 
 import click
 
-from perfc.ir import spend
-from perfc.ir.support import BUDGETS, BudgetError, budget, parse_budgets, raise_budgets
+from perfc.ir import spend, support
 
 _NAME = "--budget"
 
@@ -24,15 +23,15 @@ def budget_option() -> click.Option:
         expose_value=False,
         callback=_raise_budgets,
         metavar="NAME=VALUE",
-        help=f"How much the input may take: {', '.join(BUDGETS)}.",
+        help=f"How much the input may take: {', '.join(support.BUDGETS)}.",
     )
 
 
 def _raise_budgets(
     ctx: click.Context, param: click.Parameter, texts: Sequence[str]
 ) -> None:
-    raise_budgets(parse_budgets(texts, _NAME))
-    seconds = budget("seconds")
+    support.raise_budgets(support.parse_budgets(texts, _NAME))
+    seconds = support.budget("seconds")
     if math.isfinite(seconds) and _has_clock():
         signal.signal(signal.SIGALRM, _time_is_up)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -46,7 +45,7 @@ class TimeIsUpError(BaseException):
 
     """
 
-    def __init__(self, error: BudgetError) -> None:
+    def __init__(self, error: support.BudgetError) -> None:
         """Carry the error that is told."""
         super().__init__(str(error))
         self.error = error
@@ -54,8 +53,8 @@ class TimeIsUpError(BaseException):
 
 def _time_is_up(number: int, frame: FrameType | None) -> None:
     try:
-        spend("seconds", math.nextafter(budget("seconds"), math.inf))
-    except BudgetError as error:
+        spend("seconds", math.nextafter(support.budget("seconds"), math.inf))
+    except support.BudgetError as error:
         raise TimeIsUpError(error) from None
 
 

@@ -12,18 +12,7 @@ import click
 from perfc.costmodels.sheets import profile_problems
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import write_file
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    request_option,
-)
-from perfc.tools.cli.output_options import (
-    device_option,
-    max_events_option,
-    minutes_option,
-    steps_option,
-)
+from perfc.tools.cli import arguments, output_options
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import print_line
 from perfc.tools.models import start_torch
@@ -38,7 +27,9 @@ _SUFFIX = ".toml"
     cls=Verb,
     epilog="Example: perfc calibrate --device cpu --minutes 0.05 -o cpu.toml",
 )
-@device_option("What to measure, or whose rows --from has; without --from: cpu.")
+@output_options.device_option(
+    "What to measure, or whose rows --from has; without --from: cpu."
+)
 @click.option(
     "--from",
     "tables",
@@ -49,17 +40,17 @@ _SUFFIX = ".toml"
     "or Kineto traces of one host, .json or .json.gz; repeat for several. Nothing is "
     "measured then.",
 )
-@request_option(
+@arguments.request_option(
     "target",
     metavar="NAME",
     help="What the logs of nccl-tests ran on, as dgx-h100; by their GPUs if not given.",
     required=False,
     multiple=False,
 )
-@steps_option("Learn from these profiler steps of the traces only.")
-@max_events_option
-@minutes_option(1.8, "How long to measure.")
-@output_option(
+@output_options.steps_option("Learn from these profiler steps of the traces only.")
+@output_options.max_events_option
+@output_options.minutes_option(1.8, "How long to measure.")
+@arguments.output_option(
     "The profile, for --target and --overheads.", "PROFILE.toml", required=True
 )
 @click.option(
@@ -75,8 +66,8 @@ _SUFFIX = ".toml"
     metavar="N",
     help="Measure other shapes than those of every calibration, to check one with.",
 )
-@quiet_option("No progress on stderr, no errors of the fit on stdout.")
-@debug_option
+@arguments.quiet_option("No progress on stderr, no errors of the fit on stdout.")
+@arguments.debug_option
 def calibrate(
     *,
     device: str | None,
@@ -151,20 +142,15 @@ def _rows(
     if not tables:
         return _measured(device or "cpu", *measuring), Counter[str]()
     # The rows of all files, and how many cannot be read, by reason.
-    from perfc.measurements import (
-        MEASUREMENTS,
-        is_nccl_log,
-        read_nccl_log,
-        read_usable_rows,
-    )
+    from perfc import measurements
 
     rows: list[Measurement] = []
     unread: Counter[str] = Counter()
     for path in tables:
-        if is_nccl_log(path):
-            rows += read_nccl_log(path, target)
+        if measurements.is_nccl_log(path):
+            rows += measurements.read_nccl_log(path, target)
             continue
-        usable, faulty = read_usable_rows(path, MEASUREMENTS)
+        usable, faulty = measurements.read_usable_rows(path, measurements.MEASUREMENTS)
         rows += usable
         unread += faulty
     # Refuse rows of a CPU where a GPU's were announced, and the other way round.

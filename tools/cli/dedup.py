@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.arguments import (
-    NumberRange,
-    debug_option,
-    output_option,
-    pairs,
-    quiet_option,
-    read_requests,
-    request_option,
-    request_options,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
@@ -37,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL")
 @click.option(
     "--session",
-    type=NumberRange(min=1.0),
+    type=arguments.NumberRange(min=1.0),
     metavar="S",
     help="Mean samples of a session inside a batch; 1 in a shuffled one.",
 )
@@ -66,18 +57,20 @@ if TYPE_CHECKING:
     help="Features with one inverse index; repeat for more. If not given, what each "
     "--stay matches, or each feature that is measured.",
 )
-@request_option("target", required=False, multiple=False, help="The machine.")
-@request_options("preset")
-@request_option("batch", help="Samples of each rank.")
-@request_options("dims", "pooling", "popularity")
-@request_option("mode", default=TRAINING, help=None)
-@request_options("optimizer")
-@request_option(
+@arguments.request_option("target", required=False, multiple=False, help="The machine.")
+@arguments.request_options("preset")
+@arguments.request_option("batch", help="Samples of each rank.")
+@arguments.request_options("dims", "pooling", "popularity")
+@arguments.request_option("mode", default=TRAINING, help=None)
+@arguments.request_options("optimizer")
+@arguments.request_option(
     "ranks",
     help="GPUs that run it; their tables are sharded, table-wise unless --pass "
     "shard-embeddings{plan=...} says how.",
 )
-@request_options("dtype", "runtime", "inputs", "overheads", "passes", "overrides")
+@arguments.request_options(
+    "dtype", "runtime", "inputs", "overheads", "passes", "overrides"
+)
 @plugin_option
 @click.option(
     "--format",
@@ -86,9 +79,9 @@ if TYPE_CHECKING:
     default="table",
     show_default=True,
 )
-@output_option()
-@quiet_option()
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option()
+@arguments.debug_option
 def dedup(model: str, **options: Any) -> int:
     """Say what MODEL gains if lists that sessions repeat are looked up once.
 
@@ -116,7 +109,7 @@ def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
     """Read what is asked."""
     from perfc.tools.dedup import DedupQuestion
 
-    measure, stays = options["measure"], pairs(options["stay"], "--stay")
+    measure, stays = options["measure"], arguments.pairs(options["stay"], "--stay")
     for name in ("session", "stay"):
         given = options[name] not in (None, ())
         if measure is not None and given:
@@ -129,7 +122,7 @@ def _question(model: str, options: dict[str, Any]) -> DedupQuestion:
         msg = "--measure FILE and --session-key COL go together"
         raise UsageError(msg)
     targets: Sequence[str] = [options["target"]] if options["target"] else []
-    (asked,) = read_requests(model, options, targets)
+    (asked,) = arguments.read_requests(model, options, targets)
     return DedupQuestion(
         request=asked,
         session=options["session"],

@@ -9,31 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import attrs
 import click
 
-from perfc.costmodels import assumed_system, load_target, target_names
-from perfc.costmodels.sheets import (
-    describe,
-    describe_memory,
-    describe_modes,
-    is_memory,
-    load_memory,
-    memory_names,
-    preset_names,
-    system_names,
-)
+from perfc.costmodels import assumed_system, load_target, sheets, target_names
 from perfc.frontends import WORKLOADS
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.passes import Transform
 from perfc.passes.pipeline_spec import pass_class, pass_names
+from perfc.tools.cli import target_constants
 from perfc.tools.cli.arguments import debug_option
 from perfc.tools.cli.kernel_list import kernels_json, kernels_table
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.plugin_option import plugin_option
-from perfc.tools.cli.target_constants import (
-    constants_json,
-    constants_text,
-    target_json,
-)
 from perfc.tools.cli.verb import Verb, VerbGroup
 from perfc.tools.files import print_line, tell, write_result
 from perfc.tools.presets import PRESET_SCHEMA, Preset, load_preset
@@ -69,16 +55,18 @@ def targets(ctx: click.Context, *, presets: bool) -> None:
         return
     if presets:
         titles = ("preset", "target", "host", "inputs", "what it is")
-        print_line(columns_text([titles, *_usable(_preset_row, preset_names())]))
+        print_line(columns_text([titles, *_usable(_preset_row, sheets.preset_names())]))
         return
     head = ("name", "aliases", "SMs", "fp32", "memory", "bandwidth", "power")
     print_line(columns_text([head, *_usable(_target_row, target_names())]))
     titles = ("system", "aliases", "a node's GPUs", "joined by", "network of a node")
     print_line()
-    print_line(columns_text([titles, *_usable(_system_row, system_names())]))
+    print_line(columns_text([titles, *_usable(_system_row, sheets.system_names())]))
     of_memories = ("memory", "capacity", "reads of", "a second", "latency", "rate")
     print_line()
-    print_line(columns_text([of_memories, *_usable(_memory_row, memory_names())]))
+    print_line(
+        columns_text([of_memories, *_usable(_memory_row, sheets.memory_names())])
+    )
 
 
 def _target_row(name: str) -> tuple[str, ...]:
@@ -118,7 +106,7 @@ def _system_row(name: str) -> tuple[str, ...]:
 
 
 def _memory_row(name: str) -> tuple[str, ...]:
-    tier = load_memory(name)
+    tier = sheets.load_memory(name)
     return (
         name,
         format_bytes(tier.capacity_bytes),
@@ -156,22 +144,28 @@ def show(target: str, *, constants_: bool, preset: bool, format_: str) -> None:
     if preset:
         _show_preset(load_preset(target), as_json=format_ == "json")
         return
-    if not constants_ and is_memory(target):
+    if not constants_ and sheets.is_memory(target):
         _show_memory(target, as_json=format_ == "json")
         return
     loaded = load_target(target)
     if format_ == "json":
         content = (
-            constants_json(loaded)
+            target_constants.constants_json(loaded)
             if constants_
-            else {"fields": _named([*describe(loaded), *describe_modes(target)])}
+            else {
+                "fields": _named(
+                    [*sheets.describe(loaded), *sheets.describe_modes(target)]
+                )
+            }
         )
-        write_result(target_json(loaded, content), None, document=True)
+        write_result(target_constants.target_json(loaded, content), None, document=True)
         return
     print_line(f"{loaded.name}   spec {loaded.spec_sha256[:16]}")
-    fields = [*describe(loaded), *describe_modes(target)]
+    fields = [*sheets.describe(loaded), *sheets.describe_modes(target)]
     rows = [[str(cell) for cell in row] for row in fields]
-    print_line(constants_text(loaded) if constants_ else columns_text(rows))
+    print_line(
+        target_constants.constants_text(loaded) if constants_ else columns_text(rows)
+    )
 
 
 def _show_preset(preset: Preset, *, as_json: bool) -> None:
@@ -185,7 +179,7 @@ def _show_preset(preset: Preset, *, as_json: bool) -> None:
 
 
 def _show_memory(name: str, *, as_json: bool) -> None:
-    rows, memory = describe_memory(name), load_memory(name).device
+    rows, memory = sheets.describe_memory(name), sheets.load_memory(name).device
     if as_json:
         document = {"schema": MEMORY_SCHEMA, "name": memory, "fields": _named(rows)}
         _print_json(document)

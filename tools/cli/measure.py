@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir.support import write_file
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    request_option,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.output_options import device_option, minutes_option
 from perfc.tools.cli.verb import VerbGroup, current_progress
 from perfc.tools.models import start_torch
@@ -32,7 +27,7 @@ _EXAMPLE = "perfc measure kernels --device cpu --minutes 0.05 -o rows.csv"
 _DEVICE = device_option(
     "What to run on: the first GPU that PyTorch sees, or the CPU.", required=True
 )
-_OUTPUT = output_option(
+_OUTPUT = arguments.output_option(
     "Rows, .parquet or .csv; what is there already is continued.", required=True
 )
 
@@ -60,8 +55,8 @@ def measure() -> None:
     help="Only this op; repeat for several.",
 )
 @_OUTPUT
-@quiet_option()
-@debug_option
+@arguments.quiet_option()
+@arguments.debug_option
 def kernels(
     *,
     device: str,
@@ -91,8 +86,8 @@ def kernels(
 )
 @_DEVICE
 @_OUTPUT
-@quiet_option()
-@debug_option
+@arguments.quiet_option()
+@arguments.debug_option
 def overheads(*, device: str, output: Path, quiet: bool) -> int:
     """Measure what the host takes around kernels, and write the rows to FILE.
 
@@ -115,30 +110,30 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
 )
 @click.argument("model")
 @_DEVICE
-@request_option(
+@arguments.request_option(
     "mode",
     multiple=True,
     default=(INFERENCE,),
     help="training: forward, loss, backward and optimizer. Repeat for both.",
 )
-@request_option(
+@arguments.request_option(
     "optimizer", help="Of --mode training; the factory's own, or sgd, if not given."
 )
-@request_option(
+@arguments.request_option(
     "batch", multiple=True, help="Samples in the batch; repeat for several."
 )
-@request_option(
+@arguments.request_option(
     "dtype",
     help="What the model computes in: bf16 and fp16 throughout, amp-… by autocast.",
 )
-@request_option(
+@arguments.request_option(
     "runtime",
     multiple=True,
     default=("eager",),
     help="cudagraph: captured once and replayed; compiled: by torch.compile. "
     "Repeat for several.",
 )
-@request_option(
+@arguments.request_option(
     "inputs",
     help="Where inputs are when an iteration starts; on a CPU always there.",
 )
@@ -166,8 +161,8 @@ def overheads(*, device: str, output: Path, quiet: bool) -> int:
     help="Kineto trace of further iterations; .gz compresses. Of several rows, "
     "one file each.",
 )
-@quiet_option()
-@debug_option
+@arguments.quiet_option()
+@arguments.debug_option
 def workload(model: str, **options: Any) -> int:
     """Run iterations of MODEL, and write what they took to FILE.
 

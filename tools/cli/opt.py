@@ -11,14 +11,7 @@ from perfc.costmodels import load_target
 from perfc.ir import Program
 from perfc.ir.annotations import Scenario
 from perfc.passes.pipeline_spec import format_pipeline, parse_pipeline
-from perfc.tools.cli.arguments import (
-    debug_option,
-    integers,
-    log_timing,
-    output_option,
-    request_option,
-    timing_option,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
@@ -34,11 +27,11 @@ if TYPE_CHECKING:
 )
 @click.argument("file")
 @click.option("-p", "--pipeline", default="", metavar="PIPELINE", help="Passes to run.")
-@request_option(
+@arguments.request_option(
     "target", help="For passes that need one.", required=False, multiple=False
 )
 @plugin_option
-@request_option("dims", help="Bind a dimension.")
+@arguments.request_option("dims", help="Bind a dimension.")
 @click.option(
     "--dump-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -50,9 +43,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="If a pass fails, write the program and the pipeline here.",
 )
-@output_option()
-@timing_option
-@debug_option
+@arguments.output_option()
+@arguments.timing_option
+@arguments.debug_option
 def opt(
     file: str,
     *,
@@ -74,7 +67,7 @@ def opt(
     from perfc.tools.reports import print_analysis
 
     passes = parse_pipeline(pipeline)
-    program = _read(file).bind(integers(dims, "--dim"))
+    program = _read(file).bind(arguments.integers(dims, "--dim"))
     timing = Timing()
     instruments: list[Instrument] = []
     if reproducer is not None:
@@ -95,7 +88,7 @@ def opt(
     analysis = PassManager(passes, instruments).run(program, system, scenario)
     write_result(print_analysis(analysis), output, document=True)
     if verbose:
-        log_timing(timing)
+        arguments.log_timing(timing)
     return 0
 
 

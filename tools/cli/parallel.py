@@ -9,15 +9,7 @@ import attrs
 import click
 
 from perfc.ir import PerfcError, UsageError
-from perfc.tools.cli.arguments import (
-    counts,
-    debug_option,
-    output_option,
-    quiet_option,
-    read_requests,
-    request_option,
-    request_options,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.output_options import page_option
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb, current_progress
@@ -60,32 +52,32 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     "--dtype amp-bf16 --optimizer adamw",
 )
 @click.argument("model", metavar="MODEL")
-@request_option(
+@arguments.request_option(
     "target",
     metavar="SYSTEM|FILE.toml",
     help="The machine.",
     multiple=False,
     required=False,
 )
-@request_options("preset")
-@request_option(
+@arguments.request_options("preset")
+@arguments.request_option(
     "ranks",
-    callback=counts,
+    callback=arguments.counts,
     most=0,
     required=False,
     metavar="N[,N...]",
     help="GPUs in all; several numbers to compare sizes.",
 )
-@request_option("batch", help="Samples of all GPUs together.")
-@request_options("dims", "pooling")
-@request_option("mode", default=TRAINING, help=None)
-@request_options("optimizer", "accumulate", "dtype")
-@request_option("runtime", help=None)
-@request_options("inputs", "overheads")
-@request_option(
+@arguments.request_option("batch", help="Samples of all GPUs together.")
+@arguments.request_options("dims", "pooling")
+@arguments.request_option("mode", default=TRAINING, help=None)
+@arguments.request_options("optimizer", "accumulate", "dtype")
+@arguments.request_option("runtime", help=None)
+@arguments.request_options("inputs", "overheads")
+@arguments.request_option(
     "passes", help="Add a pass to every strategy, as checkpoint-activations{every=40}."
 )
-@request_options("overrides")
+@arguments.request_options("overrides")
 @click.option(
     "--strategy",
     "texts",
@@ -118,7 +110,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     show_default=True,
     help="What is best: most samples a second, least memory of a GPU, least money.",
 )
-@request_options("price")
+@arguments.request_options("price")
 @click.option("--price-per-hour", type=float, hidden=True)
 @click.option(
     "--memory",
@@ -129,7 +121,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 )
 @click.option(
     "--microbatches",
-    callback=counts,
+    callback=arguments.counts,
     metavar="N[,N...]",
     help="Parts of a batch that stages are given; those of --accumulate, or a few are "
     "tried, if not given.",
@@ -161,9 +153,9 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
 )
 @plugin_option
 @page_option
-@output_option()
-@quiet_option()
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option()
+@arguments.debug_option
 @click.pass_context
 def parallel(ctx: click.Context, /, **options: Any) -> int:
     """Compare ways to spread MODEL over many GPUs, and find the best.
@@ -272,26 +264,23 @@ def _check_network(ctx: click.Context) -> None:
 def _placed(options: dict[str, Any]) -> NetworkComparison:
     """Place layers on a network."""
     from perfc.planning.networks import Compression, read_compression, read_network
-    from perfc.tools.networks import (
-        POLICIES,
-        NetworkComparison,
-        NetworkPricer,
-        NetworkQuestion,
-    )
+    from perfc.tools import networks
     from perfc.tools.strategies import StrategyModels
 
     compress, within = options["compress"], options["within"]
     compare = (options["compare"] or "").split(",") if options["compare"] else []
     for name in compare:
-        if name not in POLICIES:
-            msg = f"--compare {name}: expected {', '.join(POLICIES)}"
+        if name not in networks.POLICIES:
+            msg = f"--compare {name}: expected {', '.join(networks.POLICIES)}"
             raise UsageError(msg)
     (count,) = options["microbatches"] or (1,)
     compression = Compression() if compress is None else read_compression(compress)
     network = read_network(options["network"])
     first = network.nodes[0].target.name
-    (asked,) = read_requests(options["model"], {**options, "ranks": None}, [first])
-    question = NetworkQuestion(
+    (asked,) = arguments.read_requests(
+        options["model"], {**options, "ranks": None}, [first]
+    )
+    question = networks.NetworkQuestion(
         models=StrategyModels.read(asked),
         network=network,
         microbatches=count,
@@ -299,8 +288,8 @@ def _placed(options: dict[str, Any]) -> NetworkComparison:
         compare=compare,
         within_s=None if within is None else read_seconds("--within", within),
     )
-    pricer = NetworkPricer(question, current_progress(logged=True).glance)
-    return NetworkComparison(question, pricer, pricer.plans())
+    pricer = networks.NetworkPricer(question, current_progress(logged=True).glance)
+    return networks.NetworkComparison(question, pricer, pricer.plans())
 
 
 def _fewest(options: dict[str, Any]) -> Comparison:
@@ -378,7 +367,7 @@ def _question(options: dict[str, Any]) -> Any:  # imported late
             raise UsageError(msg)
         options = {**options, "price": options["price_per_hour"]}
     of_strategies = {"ranks": None, "accumulate": None}
-    (asked,) = read_requests(
+    (asked,) = arguments.read_requests(
         options["model"],
         {**options, **of_strategies},
         [options["target"]] if options["target"] else [],

@@ -9,16 +9,8 @@ import attrs
 import click
 
 from perfc.ir import UsageError
+from perfc.tools.cli import arguments
 from perfc.tools.cli.analyze import EXIT_NOT_MODELLED
-from perfc.tools.cli.arguments import (
-    NumberRange,
-    debug_option,
-    output_option,
-    quiet_option,
-    read_request,
-    request_option,
-    request_options,
-)
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
 from perfc.tools.size_text import read_size
@@ -26,7 +18,7 @@ from perfc.tools.size_text import read_size
 if TYPE_CHECKING:
     from perfc.tools.placing import Placement, QueriedModel, Scenario
 
-_ABOVE_NONE = NumberRange(min=0, min_open=True, max=1e15)
+_ABOVE_NONE = arguments.NumberRange(min=0, min_open=True, max=1e15)
 _OBJECTIVES = ("time", "power", "cost")
 
 
@@ -36,7 +28,7 @@ _OBJECTIVES = ("time", "power", "cost")
     "dram=1GB,optane",
 )
 @click.argument("model", metavar="MODEL|SCENARIO|TABLES.json")
-@request_option(
+@arguments.request_option(
     "target",
     metavar="NAME|FILE.toml",
     help="The machine.",
@@ -96,7 +88,7 @@ _OBJECTIVES = ("time", "power", "cost")
     help="How long a query may take, as p99=10ms; p99 only of tiers whose sheets have "
     "it.",
 )
-@request_option(
+@arguments.request_option(
     "popularity",
     metavar="[TABLE=]TEXT",
     help="How lookups of different queries spread over rows, of all tables or of one; "
@@ -111,7 +103,7 @@ _OBJECTIVES = ("time", "power", "cost")
 )
 @click.option(
     "--in-flight",
-    type=NumberRange(min=1, max=1e6),
+    type=arguments.NumberRange(min=1, max=1e6),
     metavar="N",
     help="Reads that a query has under way at one drive; 32 if not given.",
 )
@@ -123,7 +115,7 @@ _OBJECTIVES = ("time", "power", "cost")
 )
 @click.option(
     "--pooled",
-    type=NumberRange(min=0, max=1),
+    type=arguments.NumberRange(min=0, max=1),
     default=0,
     show_default=True,
     metavar="SHARE",
@@ -149,8 +141,8 @@ _OBJECTIVES = ("time", "power", "cost")
     metavar="N",
     help="Hosts that have the tables of --lookahead; 1 if not given.",
 )
-@request_options("batch", "ranks", "optimizer")
-@request_options("dims", "pooling", "dtype", "overrides")
+@arguments.request_options("batch", "ranks", "optimizer")
+@arguments.request_options("dims", "pooling", "dtype", "overrides")
 @click.option("--strict", is_flag=True, help="Exit 4 if an op is not modelled.")
 @click.option(
     "--format",
@@ -160,9 +152,9 @@ _OBJECTIVES = ("time", "power", "cost")
     show_default=True,
     help="csv: a line a table and plan; html: also what a cache of each size saves.",
 )
-@output_option()
-@quiet_option()
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option()
+@arguments.debug_option
 def place(model: str, **options: Any) -> int:
     """Find in which tiers of memory the embedding tables of MODEL lie.
 
@@ -232,7 +224,9 @@ def _look_ahead(
         missing = "target" if options["target"] is None else "cache-rows"
         raise click.MissingParameter(param_hint=f"'--{missing}'", param_type="option")
     compare = options["compare"]
-    request = attrs.evolve(read_request(model, options), target=options["target"])
+    request = attrs.evolve(
+        arguments.read_request(model, options), target=options["target"]
+    )
     question = CacheQuestion(
         request=request,
         window=options["window"],
@@ -272,24 +266,18 @@ def _asked(
 ) -> QueriedModel:
     """Return the model, and what is asked of it; what is not given, by the scenario."""
     from perfc.costmodels import load_target
+    from perfc.tools import placing
     from perfc.tools.models import is_table_list, read_table_list
-    from perfc.tools.placing import (
-        QueriedModel,
-        Question,
-        read_latency_target,
-        read_plans,
-        read_tiers,
-    )
 
     setup: Mapping[str, Any] = {} if scenario is None else scenario.setup
     given = {name: _given(name, options, setup) for name in _FIRST}
     cache = given["cache"]
     latency, compare = options["sla"], options["compare"]
     users = options["users"]
-    request = read_request(model, options)
-    question = Question(
+    request = arguments.read_request(model, options)
+    question = placing.Question(
         request=attrs.evolve(request, overrides={}),
-        tiers=read_tiers(str(given["tiers"])),
+        tiers=placing.read_tiers(str(given["tiers"])),
         target=load_target(str(given["target"]), request.overrides),
         cache_bytes=None if cache is None else _cache(str(cache)),
         objective=options["objective"],
@@ -297,16 +285,16 @@ def _asked(
         candidates=int(given["candidates"] or 1),
         queries_per_s=float(given["queries_per_s"] or 1.0),
         fleet_per_s=options["fleet_per_s"],
-        latency=None if latency is None else read_latency_target(latency),
-        compare=None if compare is None else read_plans(compare),
+        latency=None if latency is None else placing.read_latency_target(latency),
+        compare=None if compare is None else placing.read_plans(compare),
         in_flight=options["in_flight"],
         overlap=options["overlap"],
         pooled_share=options["pooled"],
     )
     if scenario is not None:
-        return QueriedModel(question=question, listed=scenario.tables)
+        return placing.QueriedModel(question=question, listed=scenario.tables)
     listed = read_table_list(model) if is_table_list(model) else None
-    return QueriedModel(question=question, listed=listed)
+    return placing.QueriedModel(question=question, listed=listed)
 
 
 _FIRST = {

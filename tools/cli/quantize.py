@@ -9,14 +9,7 @@ import attrs
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    read_request,
-    request_option,
-    request_options,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
     epilog="Example: perfc quantize dlrm-ddp --batch 64 --target a100 --linear int8",
 )
 @click.argument("model", metavar="MODEL")
-@request_option("target", multiple=False)
+@arguments.request_option("target", multiple=False)
 @click.option(
     "--embeddings",
     metavar="TYPE",
@@ -86,7 +79,7 @@ if TYPE_CHECKING:
     metavar="TYPE[,TYPE...]",
     help="Other plans: all tables and layers in fp32, fp16, bf16, fp8, int8, ...",
 )
-@request_options(
+@arguments.request_options(
     *("batch", "dims", "pooling", "popularity", "mode", "dtype", "runtime"),
     *("attention", "inputs", "overheads", "passes", "overrides"),
 )
@@ -98,9 +91,9 @@ if TYPE_CHECKING:
     default="table",
     show_default=True,
 )
-@output_option()
-@quiet_option()
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option()
+@arguments.debug_option
 def quantize(model: str, **options: Any) -> int:
     """Price MODEL with tables and linear layers in fewer bits, beside the original.
 
@@ -127,7 +120,9 @@ def quantize(model: str, **options: Any) -> int:
         if compare is None
         else [each.strip() for each in compare.split(",")],
     )
-    request = attrs.evolve(read_request(model, options), target=options["target"])
+    request = attrs.evolve(
+        arguments.read_request(model, options), target=options["target"]
+    )
     found = run(request, asked)
     form = options["format_"]
     write_result(_written(found, form), options["output"], document=form != "table")

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import UsageError
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    request_option,
-)
-from perfc.tools.cli.output_options import (
-    contention_option,
-    max_events_option,
-    page_option,
-    steps_option,
-)
+from perfc.tools.cli import arguments, output_options
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
@@ -46,7 +35,7 @@ if TYPE_CHECKING:
     help="Durations of kernels: as measured, or as perfc predicts them where the trace "
     "says what was launched.",
 )
-@request_option(
+@arguments.request_option(
     "target",
     help="Whose predicted kernels; the trace's device if not given.",
     required=False,
@@ -60,19 +49,21 @@ if TYPE_CHECKING:
     help="Host times: each as measured, the means of each op, the means over all ops, "
     "or a profile's.",
 )
-@steps_option("Report these profiler steps only; host times are learnt from them, too.")
+@output_options.steps_option(
+    "Report these profiler steps only; host times are learnt from them, too."
+)
 @click.option(
     "--joint",
     is_flag=True,
     help="The traces are ranks of one run: collectives start when the last rank is "
     "there.",
 )
-@max_events_option
-@contention_option
-@page_option
-@output_option()
-@quiet_option(told=False)
-@debug_option
+@output_options.max_events_option
+@output_options.contention_option
+@output_options.page_option
+@arguments.output_option()
+@arguments.quiet_option(told=False)
+@arguments.debug_option
 def replay(
     *,
     files: Sequence[Path],

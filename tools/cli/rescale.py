@@ -9,18 +9,7 @@ import click
 
 from perfc.ir import PerfcError, UsageError
 from perfc.ir.support import counted
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    request_option,
-)
-from perfc.tools.cli.output_options import (
-    contention_option,
-    format_option,
-    max_events_option,
-    steps_option,
-)
+from perfc.tools.cli import arguments, output_options
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
@@ -59,7 +48,7 @@ if TYPE_CHECKING:
     help="Rescale kernels by perfc's models where they know them, else by their waves "
     "of blocks; or all of them by their waves.",
 )
-@request_option(
+@arguments.request_option(
     "overheads",
     metavar="NAME|PROFILE.toml",
     help="Host times of this profile; those of the trace if not given.",
@@ -77,19 +66,19 @@ if TYPE_CHECKING:
     help="Convolutions of fp32 in TF32 on GPUs that have it, as PyTorch runs them by "
     "default, though the GPU of the trace has not.",
 )
-@steps_option("Report these profiler steps only.")
-@max_events_option
-@contention_option
-@format_option
-@output_option()
-@quiet_option("No remarks below the tables.")
+@output_options.steps_option("Report these profiler steps only.")
+@output_options.max_events_option
+@output_options.contention_option
+@output_options.format_option
+@arguments.output_option()
+@arguments.quiet_option("No remarks below the tables.")
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
     help="Say of each kernel by what it was carried over, and how far.",
 )
-@debug_option
+@arguments.debug_option
 def rescale(
     *,
     files: tuple[Path, ...],
@@ -115,20 +104,11 @@ def rescale(
     GPUs; then the trace runs again by perfc's rules of time.
     """
     from perfc.costmodels import load_profile, load_target
-    from perfc.tools.replay import (
-        Method,
-        Rescaling,
-        read_recorded,
-        rescale_json,
-        rescale_text,
-        target_of_trace,
-        trace_ops,
-        trace_prices,
-    )
+    from perfc.tools import replay
 
     targets = [load_target(name) for name in _split(names)]
     host = None if overheads is None else load_profile(overheads)
-    recorded, *others = read_recorded(files, steps=steps, max_events=max_events)
+    recorded, *others = replay.read_recorded(files, steps=steps, max_events=max_events)
     if others:
         msg = f"{len(files)} traces; expected one, and its execution trace if there is"
         raise UsageError(msg)
@@ -137,19 +117,19 @@ def rescale(
         msg = f"{recorded.trace.file}: {what}"
         raise PerfcError(msg)
     check_steps([recorded], steps)
-    ops = trace_ops(recorded)
-    measured_on = target_of_trace(recorded, origin, "--from")
+    ops = replay.trace_ops(recorded)
+    measured_on = replay.target_of_trace(recorded, origin, "--from")
     for target in targets:
         _check_kind(measured_on, target)
-    here = trace_prices(ops, measured_on)
-    rescaling = Rescaling(
-        ops, here, Method(method), host, steps, contention, tf32, same_host
+    here = replay.trace_prices(ops, measured_on)
+    rescaling = replay.Rescaling(
+        ops, here, replay.Method(method), host, steps, contention, tf32, same_host
     )
     found = [rescaling.to(target) for target in counted(targets, "targets")]
     if format_ == "json":
-        text = rescale_json(rescaling, found, verbose=verbose)
+        text = replay.rescale_json(rescaling, found, verbose=verbose)
     else:
-        text = rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
+        text = replay.rescale_text(rescaling, found, quiet=quiet, verbose=verbose)
     write_result(text, output, document=format_ == "json")
     return 0
 

@@ -16,15 +16,7 @@ from perfc.ir import PerfcError, UsageError
 from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
-from perfc.tools.cli.arguments import (
-    NumberRange,
-    debug_option,
-    output_option,
-    quiet_option,
-    read_request,
-    request_option,
-    request_options,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
 from perfc.tools.request import TRAINING
@@ -45,11 +37,15 @@ _TYPES = "table-wise,column-wise,row-wise"
     epilog="Example: perfc shard dlrm-mlperf --target dgx-a100 --ranks 8 --batch 2048",
 )
 @click.argument("model", metavar="MODEL")
-@request_option("target", metavar="SYSTEM", help="The machine.", multiple=False)
-@request_option("ranks", required=True, least=2, help="GPUs in all.")
-@request_option("batch", help="Samples of each GPU; what the file says if not given.")
-@request_option("mode", default=TRAINING, help=None)
-@request_options("optimizer", "dtype")
+@arguments.request_option(
+    "target", metavar="SYSTEM", help="The machine.", multiple=False
+)
+@arguments.request_option("ranks", required=True, least=2, help="GPUs in all.")
+@arguments.request_option(
+    "batch", help="Samples of each GPU; what the file says if not given."
+)
+@arguments.request_option("mode", default=TRAINING, help=None)
+@arguments.request_options("optimizer", "dtype")
 @click.option(
     "--plan",
     "plans",
@@ -92,7 +88,7 @@ _TYPES = "table-wise,column-wise,row-wise"
     help=f"Share of the rows that a cache of uvm-caching holds; {USUAL_CACHE:g} if not "
     "given.",
 )
-@request_option(
+@arguments.request_option(
     "popularity",
     metavar="[TABLE=]TEXT",
     help="How lookups spread over rows, of all tables or of one; give it again.",
@@ -124,7 +120,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 )
 @click.option(
     "--seconds",
-    type=NumberRange(min=0.0),
+    type=arguments.NumberRange(min=0.0),
     default=30.0,
     show_default=True,
     metavar="S",
@@ -145,9 +141,9 @@ _TYPES = "table-wise,column-wise,row-wise"
     show_default=True,
     help="plan: the best plan, for shard-embeddings{plan=FILE} and TorchRec.",
 )
-@output_option()
-@quiet_option()
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option()
+@arguments.debug_option
 def shard(model: str, **options: Any) -> int:
     """Find where the embedding tables of MODEL go, and compare plans.
 
@@ -183,21 +179,18 @@ def _plan(found: Sharding) -> str:
 
 
 def _found(model: str, options: dict[str, Any]) -> Sharding:
-    from perfc.tools.sharding import (
-        COSTS,
-        PlanSearch,
-    )
+    from perfc.tools import sharding
     from perfc.tools.sharding import shard as run
 
-    if options["cost"] not in COSTS:
-        msg = f"--cost {options['cost']!r} is none of {', '.join(COSTS)}"
+    if options["cost"] not in sharding.COSTS:
+        msg = f"--cost {options['cost']!r} is none of {', '.join(sharding.COSTS)}"
         raise UsageError(msg)
     types, room = _types(options["types"]), _size("--memory", options["memory"])
     tiers = _tiers(options)
     sharded = _model(model, options)
     ranks = options["ranks"]
     full = options["full"]
-    request = PlanSearch(
+    request = sharding.PlanSearch(
         types=types,
         memory_bytes=room,
         tiers=tiers,
@@ -205,7 +198,7 @@ def _found(model: str, options: dict[str, Any]) -> Sharding:
         seconds=options["seconds"],
         given=_given(sharded, options["plans"]),
         full=(MAX_RANKS if ranks <= _FEW_RANKS else 1) if full is None else full,
-        cost=COSTS[options["cost"]],
+        cost=sharding.COSTS[options["cost"]],
     )
     progress = current_progress()
     with _interruptible(progress) as pressed:
@@ -224,7 +217,7 @@ def _model(text: str, options: dict[str, Any]) -> ShardModel:
     from perfc.tools.models import check_mode, is_table_list, read_table_list
     from perfc.tools.sharding import ShardModel, world_of
 
-    asked = read_request(text, options)
+    asked = arguments.read_request(text, options)
     check_mode(asked.mode, asked.optimizer)
     target = load_target(options["target"])
     check_world(options["ranks"], target)

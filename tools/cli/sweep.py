@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfc.ir import PerfcError, UsageError
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    read_request,
-    request_options,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.plugin_option import plugins_option
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
@@ -43,7 +37,7 @@ _USUAL = (
     "parameter of a workload, a dimension (or dim:NAME), a field of the target as "
     "gpu.memory_gb_per_s; repeat for several, whose combinations are all priced.",
 )
-@request_options(
+@arguments.request_options(
     *("target", "batch", "dims", "pooling", "popularity", "mode", "optimizer"),
     *("accumulate", "prune", "ranks", "dtype", "runtime", "attention", "inputs"),
     "overheads",
@@ -91,11 +85,11 @@ _USUAL = (
     default="table",
     show_default=True,
 )
-@output_option(
+@arguments.output_option(
     "Keep all rows there while they come: .parquet, .csv, .html or .json.",
 )
-@quiet_option()
-@debug_option
+@arguments.quiet_option()
+@arguments.debug_option
 def sweep(model: str, **options: Any) -> int:
     """Price many configurations of MODEL: all combinations of what varies.
 
@@ -109,7 +103,7 @@ def sweep(model: str, **options: Any) -> int:
         msg = "--resume goes on with a file: name it by -o"
         raise UsageError(msg)
     space = Space.of(
-        read_request(model, options),
+        arguments.read_request(model, options),
         options["target"],
         [read_varied(text) for text in options["varied"]],
         _names(options["metric"]),

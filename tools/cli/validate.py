@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfc.ir import PerfcError
-from perfc.tools.cli.arguments import (
-    debug_option,
-    output_option,
-    quiet_option,
-    request_option,
-)
+from perfc.tools.cli import arguments
 from perfc.tools.cli.output_options import format_option
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
@@ -34,7 +29,7 @@ _NOT_MODELLED = 4
 @click.argument(
     "tables", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TABLE…"
 )
-@request_option(
+@arguments.request_option(
     "target",
     help="Score rows of this target only, with this sheet or profile; repeat for "
     "several.",
@@ -42,9 +37,9 @@ _NOT_MODELLED = 4
 )
 @format_option
 @click.option("--strict", is_flag=True, help="Exit with 4 if a row was skipped.")
-@output_option()
-@quiet_option(told=False)
-@debug_option
+@arguments.output_option()
+@arguments.quiet_option(told=False)
+@arguments.debug_option
 def validate(
     *,
     tables: Sequence[Path],

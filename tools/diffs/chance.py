@@ -6,12 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Hashable
 
+from perfc.passes import timing
 from perfc.passes.facts import Interval, TimeFactor
-from perfc.passes.timing import (
-    TimeErrors,
-    errors_of_interval,
-    probability_shorter,
-)
 from perfc.tools.diffs.side import Side
 
 _KERNEL = "launches of one kernel"
@@ -22,10 +18,10 @@ def probability_slower(base: Side, head: Side) -> float:
     """Return how probable it is that the head is slower."""
     if not base.time_us or not head.time_us:
         return 0.5 if base.time_us == head.time_us else float(not base.time_us)
-    return probability_shorter(_errors(base), _errors(head))
+    return timing.probability_shorter(_errors(base), _errors(head))
 
 
-def _errors(side: Side) -> TimeErrors:
+def _errors(side: Side) -> timing.TimeErrors:
     """Return the errors of a side; a measured one has none.
 
     A report says what kernels are off alone all together. It is spread over those on
@@ -33,7 +29,7 @@ def _errors(side: Side) -> TimeErrors:
     once.
     """
     if side.factors is None:
-        return TimeErrors(side.time_us, {})
+        return timing.TimeErrors(side.time_us, {})
     factors = side.factors
     alone = [each for each in factors if each.shared_with == _KERNEL]
     others = tuple(
@@ -42,7 +38,7 @@ def _errors(side: Side) -> TimeErrors:
         if each.shared_with != _KERNEL
     )
     interval = Interval(side.time_us, side.time_us, 0.0, others)
-    found = errors_of_interval(side.time_us, interval)
+    found = timing.errors_of_interval(side.time_us, interval)
     sigma = math.hypot(*((each.sigma + each.sigma_low) / 2 for each in alone))
     own: defaultdict[Hashable, float] = defaultdict(float)
     for node in side.nodes:
@@ -50,4 +46,4 @@ def _errors(side: Side) -> TimeErrors:
         own[key] += math.fsum(s.us for s in node.segments if s.kind == "kernel")
     whole = math.hypot(*own.values())
     spread = {key: sigma * us / whole for key, us in own.items() if us}
-    return TimeErrors(found.time_s, {**found.shared, **spread}, found.alone)
+    return timing.TimeErrors(found.time_s, {**found.shared, **spread}, found.alone)

@@ -11,25 +11,18 @@ import attrs
 
 from perfc.ir import Diagnostic, PerfcError, UsageError
 from perfc.ir.support import Json, Level, brief, path_text, paused_collector
+from perfc.tools import reports
 from perfc.tools.diffs.chance import probability_slower
 from perfc.tools.diffs.kernel_rows import TRACE_US, kernel_rows, kernel_table, signed
 from perfc.tools.diffs.matching import Pair, matched, matched_with_trace
 from perfc.tools.diffs.same_program import as_traced, same_program
 from perfc.tools.diffs.side import Side, is_trace, read_sides, sides_of
 from perfc.tools.diffs.waterfall import BY, Step, waterfall
-from perfc.tools.reports import (
-    Report,
-    VerbResult,
-    columns_text,
-    format_change,
-    format_percent,
-    format_us,
-)
 
 if TYPE_CHECKING:
     import os
 
-Source: TypeAlias = "Report | Mapping[str, Any] | str | os.PathLike[str]"
+Source: TypeAlias = "reports.Report | Mapping[str, Any] | str | os.PathLike[str]"
 
 _SHOWN = 20
 """Steps of a table."""
@@ -47,7 +40,7 @@ _SAME: Sequence[Callable[[Side], Hashable]] = (
 
 
 @attrs.frozen(eq=False)
-class Diff(VerbResult):
+class Diff(reports.VerbResult):
     """Why one time is longer than another.
 
     Attributes:
@@ -191,7 +184,7 @@ class Diff(VerbResult):
     def headline(self) -> str:
         """The answer in one line."""
         times = (
-            f"{format_us(self.base_us)} → {format_us(self.head_us)}: "
+            f"{reports.format_us(self.base_us)} → {reports.format_us(self.head_us)}: "
             f"{signed(self.difference_us)} ({self._share(self.difference_us)})"
         )
         return "; ".join(filter(None, [times, self.chance]))
@@ -202,12 +195,12 @@ class Diff(VerbResult):
         if self.probability_slower is None:
             return ""
         if not self.with_trace:
-            percent = format_percent(self.probability_slower)
+            percent = reports.format_percent(self.probability_slower)
             return f"slower with {percent} probability"
         measured_above = self.probability_slower
         if self.base.is_measured:
             measured_above = 1 - measured_above
-        percent = format_percent(measured_above)
+        percent = reports.format_percent(measured_above)
         return f"measured above {percent} of what is predicted"
 
     @property
@@ -220,7 +213,7 @@ class Diff(VerbResult):
         return found
 
     def _share(self, delta_us: float) -> str:
-        return format_change(delta_us / self.base_us if self.base_us else 0.0)
+        return reports.format_change(delta_us / self.base_us if self.base_us else 0.0)
 
     @property
     def _shown(self) -> Sequence[Step]:
@@ -244,10 +237,10 @@ class Diff(VerbResult):
     def _text(self) -> str:
         lines = [self.between, self.headline]
         if self.steps:
-            lines += ["", columns_text(self.table)]
+            lines += ["", reports.columns_text(self.table)]
         lines += filter(None, [self.left_out])
         if self.with_trace and len(rows := kernel_table(self.pairs)) > 1:
-            lines += ["", columns_text(rows)]
+            lines += ["", reports.columns_text(rows)]
         lines += self.said
         return "\n".join(lines) + "\n"
 
@@ -350,18 +343,22 @@ def _measured(path: Path, steps: range | None, others: Sequence[Side]) -> Side:
 
 
 def _trace_path(source: Source, name: str) -> Path | None:
-    if isinstance(source, Report | Mapping):
+    if isinstance(source, reports.Report | Mapping):
         return None
     path = Path(path_text(name, source))
     return path if is_trace(path) else None
 
 
 def _called(source: Source, name: str) -> str:
-    return name if isinstance(source, Report | Mapping) else path_text(name, source)
+    return (
+        name
+        if isinstance(source, reports.Report | Mapping)
+        else path_text(name, source)
+    )
 
 
 def _sides(source: Source, name: str) -> list[Side]:
-    if isinstance(source, Report):
+    if isinstance(source, reports.Report):
         document = {
             **source.header,
             "schema": source.schema,

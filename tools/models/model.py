@@ -13,40 +13,14 @@ from perfc.ir import Program, UsageError
 from perfc.ir.annotations import Annotations
 from perfc.ir.copying import bound_copy
 from perfc.ir.support import paused_collector
-from perfc.passes import Pass, PassManager, Transform, precision
+from perfc.passes import Pass, PassManager, Transform, pipelines, precision
 from perfc.passes.graphs import is_training_step
 from perfc.passes.instruments import Instrument
 from perfc.passes.manager import Analysis
-from perfc.passes.pipelines import (
-    is_whole,
-    loading_pipeline,
-    split_pipeline,
-    trains,
-)
 from perfc.tools.given import NARROW_DTYPES
+from perfc.tools.models import binding, pass_order
 from perfc.tools.models.again import Again
-from perfc.tools.models.binding import (
-    Dimensions,
-    Symbols,
-    batch_size,
-    bind_dimensions,
-    classify_program,
-)
 from perfc.tools.models.fronts import Fronts, transformed
-from perfc.tools.models.pass_order import (
-    asked_passes,
-    check_mode,
-    check_ranks,
-    check_recorded,
-    check_step,
-    computes_in,
-    conversions,
-    dtype_of,
-    microbatches_of,
-    parallel_passes,
-    remarked,
-    training_passes,
-)
 from perfc.tools.models.program import (
     OnnxModel,
     depends_on_numbers,
@@ -96,7 +70,7 @@ class Model:
     program: Program
     annotations: Annotations
     unbound: Program
-    symbols: tuple[Symbols | None, ...] | None = None
+    symbols: tuple[binding.Symbols | None, ...] | None = None
     source: Path | None = None
     late: _Late | None = None
     dtype: str = ""
@@ -189,7 +163,7 @@ class Model:
         """
         sizes: SizeOptions = {"batch": batch, **options}
         asked = Request.of("Model.bind", SizeOptions, sizes)
-        wanted = Dimensions(asked.batch, asked.pooling, asked.dims)
+        wanted = binding.Dimensions(asked.batch, asked.pooling, asked.dims)
         if self.late is not None:
             bound = self.late.bind(self.unbound, wanted)
             return attrs.evolve(
@@ -200,7 +174,7 @@ class Model:
                 again=self.again,
                 preset=self.preset,
             )
-        program = bind_dimensions(self.unbound, wanted, self.symbols)
+        program = binding.bind_dimensions(self.unbound, wanted, self.symbols)
         return attrs.evolve(self, program=program)
 
     def __repr__(self) -> str:
@@ -221,7 +195,7 @@ class Model:
     @property
     def batch(self) -> int | None:
         """Samples in the batch, of all microbatches together, if the model has one."""
-        found = batch_size(self.program, self.symbols)
+        found = binding.batch_size(self.program, self.symbols)
         return None if found is None else found * self.program.microbatches
 
     @property
@@ -306,10 +280,10 @@ def load_request(request: Request) -> Request:
         msg = f"{request.model.name} is loaded already; `Model.bind` sets its sizes"
         raise UsageError(msg)
     pipeline = request.pipeline
-    written, timing = split_pipeline(pipeline or "")
-    transforms, others = asked_passes(request, written)
+    written, timing = pipelines.split_pipeline(pipeline or "")
+    transforms, others = pass_order.asked_passes(request, written)
     made = _made(request, transforms, written=written is not None)
-    check_ranks(request.ranks, made.ranks)
+    pass_order.check_ranks(request.ranks, made.ranks)
     again = Again(load_model, request)
     made = attrs.evolve(made, again=again, preset=request.preset or "")
     if request.dtype in NARROW_DTYPES:
@@ -320,7 +294,7 @@ def load_request(request: Request) -> Request:
 def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Model:
     """Load a model, with passes that change it, as a pipeline wrote them or not."""
     model, mode, optimizer = request.model, request.mode, request.optimizer
-    wanted = Dimensions(request.batch, request.pooling, request.dims)
+    wanted = binding.Dimensions(request.batch, request.pooling, request.dims)
     ranks = None if written else request.ranks
     text = "" if not isinstance(model, str) or is_factory(model) else model
     if text == model:
@@ -328,30 +302,32 @@ def _made(request: Request, transforms: Sequence[Pass], *, written: bool) -> Mod
     elif is_onnx(model):
         program = read_onnx(model)
     else:
-        check_mode(mode, optimizer)
-        dtype = dtype_of((*transforms, *conversions(request.dtype, narrow=True)))
+        pass_order.check_mode(mode, optimizer)
+        dtype = pass_order.dtype_of(
+            (*transforms, *pass_order.conversions(request.dtype, narrow=True))
+        )
         from perfc.tools.models.torch_source import read_torch
 
         program = read_torch(
             model, mode=mode, optimizer=optimizer, dtype=dtype or None, dims=wanted.dims
         )
         if program.recorded:
-            check_recorded(str(program), mode, transforms)
+            pass_order.check_recorded(str(program), mode, transforms)
             transforms = [
                 p for p in transforms if not isinstance(p, precision.ConvertDtype)
             ]
-            transforms = parallel_passes(ranks, transforms)
+            transforms = pass_order.parallel_passes(ranks, transforms)
             made = prepare(program, wanted, None, transforms, request.instruments)
             return attrs.evolve(made, dtype=dtype)
     if written:
-        check_step(request, transforms)
-    transforms = training_passes(mode, optimizer, transforms)
-    transforms = parallel_passes(ranks, transforms)
-    if not trains(transforms):
-        program = remarked(program)
+        pass_order.check_step(request, transforms)
+    transforms = pass_order.training_passes(mode, optimizer, transforms)
+    transforms = pass_order.parallel_passes(ranks, transforms)
+    if not pipelines.trains(transforms):
+        program = pass_order.remarked(program)
     source = Path(text) if text and program.sha256 else None
     made = prepare(program, wanted, source, transforms, request.instruments)
-    again = text and not is_whole(transforms)
+    again = text and not pipelines.is_whole(transforms)
     recipe = _Recipe(text, source, tuple(transforms)) if again else None
     return attrs.evolve(made, recipe=recipe)
 
@@ -386,12 +362,12 @@ class _Recipe:
         transforms = change(self.transforms)
         if not transforms:
             return None
-        wanted = Dimensions(dims=model.dims)
+        wanted = binding.Dimensions(dims=model.dims)
         again = attrs.evolve(self, transforms=tuple(transforms))
         given = any(rank.ops is None for rank in model.program.classes)
-        if model.late is not None or given or is_whole(transforms):
+        if model.late is not None or given or pipelines.is_whole(transforms):
             found = None
-        elif self.transforms or trains(transforms):
+        elif self.transforms or pipelines.trains(transforms):
             found = self.fronts.transformed(self.name, transforms)
         else:
             analysis, passes = transformed(model.unbound, transforms)
@@ -402,7 +378,7 @@ class _Recipe:
         return attrs.evolve(
             _bound(found[0], wanted),
             source=self.source,
-            dtype=computes_in(transforms),
+            dtype=pass_order.computes_in(transforms),
             recipe=again,
             passes=tuple(found[1]),
         )
@@ -410,7 +386,7 @@ class _Recipe:
 
 def prepare(
     program: Program,
-    wanted: Dimensions | None = None,
+    wanted: binding.Dimensions | None = None,
     source: Path | None = None,
     transforms: Sequence[Pass] = (),
     instruments: Sequence[Instrument] = (),
@@ -425,27 +401,31 @@ def prepare(
         instruments: Observers of the passes.
 
     """
-    wanted = wanted or Dimensions()
-    early, passes = split_front(loading_pipeline(transforms, recorded=program.recorded))
+    wanted = wanted or binding.Dimensions()
+    early, passes = split_front(
+        pipelines.loading_pipeline(transforms, recorded=program.recorded)
+    )
     with paused_collector():
         raised = PassManager(early, instruments).run(program)
         program = attrs.evolve(raised.program, diagnostics=raised.diagnostics)
         if depends_on_numbers(program):
-            program = attrs.evolve(program, microbatches=microbatches_of(transforms))
+            program = attrs.evolve(
+                program, microbatches=pass_order.microbatches_of(transforms)
+            )
             made = _Late(passes, instruments).bind(program, wanted)
         else:
             made = _bound(run_front(program, passes, instruments), wanted)
-    dtype = computes_in(transforms)
+    dtype = pass_order.computes_in(transforms)
     if all(rank.ops is None for rank in program.classes):
         early, passes = [], []
     return attrs.evolve(made, source=source, dtype=dtype, passes=(*early, *passes))
 
 
-def _bound(analysis: Analysis, wanted: Dimensions) -> Model:
+def _bound(analysis: Analysis, wanted: binding.Dimensions) -> Model:
     """Bind the symbols of what a pipeline has made."""
     program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
-    symbols = classify_program(program)
-    bound_program = bind_dimensions(program, wanted, symbols)
+    symbols = binding.classify_program(program)
+    bound_program = binding.bind_dimensions(program, wanted, symbols)
     return Model(bound_program, analysis.annotations, program, symbols)
 
 
@@ -462,14 +442,14 @@ class _Late:
     passes: Sequence[Pass]
     instruments: Sequence[Instrument]
 
-    def bind(self, unbound: Program, wanted: Dimensions) -> Model:
+    def bind(self, unbound: Program, wanted: binding.Dimensions) -> Model:
         """Bind the inputs' symbols, then those that depend on data."""
-        symbols = classify_program(unbound, inputs_only=True)
+        symbols = binding.classify_program(unbound, inputs_only=True)
         every = frozenset[str]().union(*(s.every for s in symbols if s is not None))
         of_inputs = {n: d for n, d in wanted.dims.items() if n in every}
         of_data = {n: d for n, d in wanted.dims.items() if n not in every}
         first = attrs.evolve(wanted, dims=of_inputs)
-        bound = bind_dimensions(unbound, first, symbols)
+        bound = binding.bind_dimensions(unbound, first, symbols)
         copies = tuple(
             rank
             if rank.ops is None
@@ -479,5 +459,5 @@ class _Late:
         copied = attrs.evolve(bound, classes=copies)
         analysis = run_front(copied, self.passes, self.instruments)
         program = attrs.evolve(analysis.program, diagnostics=analysis.diagnostics)
-        program = bind_dimensions(program, Dimensions(dims=of_data))
+        program = binding.bind_dimensions(program, binding.Dimensions(dims=of_data))
         return Model(program, analysis.annotations, unbound, symbols, late=self)

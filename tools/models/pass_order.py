@@ -9,18 +9,12 @@ import attrs
 
 from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.support import Level
-from perfc.passes import Pass, Transform, embeddings, parallel, training
+from perfc.passes import Pass, Transform, embeddings, parallel, pipelines, training
 from perfc.passes.graphs import (
     has_optimizer,
     is_training_step,
 )
 from perfc.passes.pipeline_spec import format_pipeline, make_pass, read_pipeline
-from perfc.passes.pipelines import (
-    completed,
-    is_whole,
-    trains,
-    with_backward,
-)
 from perfc.tools.given import WIDE_DTYPES, check_known
 from perfc.tools.models.rank_options import check_shared, made_passes
 from perfc.tools.request import CAPTURED, INFERENCE, MODES, TRAINING, Request
@@ -101,7 +95,7 @@ def check_step(request: Request, transforms: Sequence[Pass]) -> None:
     said = max((p.microbatches for p in transforms), default=0) or 1
     if count not in (None, said):
         wanted.append(make_pass("accumulate-gradients", f"microbatches={count}"))
-    if request.mode == TRAINING and not trains(transforms):
+    if request.mode == TRAINING and not pipelines.trains(transforms):
         wanted.append(make_pass("training"))
     elif optimizer is not None:
         wanted += [
@@ -220,10 +214,10 @@ def training_passes(
 ) -> Sequence[Pass]:
     """Return *transforms* with the pass that *mode* asks for, set to *optimizer*."""
     check_mode(mode, optimizer)
-    if is_whole(transforms):
+    if pipelines.is_whole(transforms):
         return transforms
-    if mode == TRAINING and not trains(transforms):
-        transforms = with_backward(transforms, make_pass("training"))
+    if mode == TRAINING and not pipelines.trains(transforms):
+        transforms = pipelines.with_backward(transforms, make_pass("training"))
     if optimizer is not None:
         transforms = [
             attrs.evolve(p, optimizer=optimizer)
@@ -231,7 +225,7 @@ def training_passes(
             else p
             for p in transforms
         ]
-    return completed(transforms)
+    return pipelines.completed(transforms)
 
 
 def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:
@@ -239,9 +233,9 @@ def parallel_passes(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[P
 
     A `data-parallel` that says nothing of ranks is told how many there are.
     """
-    if is_whole(transforms):
+    if pipelines.is_whole(transforms):
         return transforms
-    return completed(_replicated(ranks, transforms))
+    return pipelines.completed(_replicated(ranks, transforms))
 
 
 def _replicated(ranks: int | None, transforms: Sequence[Pass]) -> Sequence[Pass]:

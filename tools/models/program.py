@@ -18,15 +18,8 @@ from typing import (
 
 import attrs
 
-from perfc.ir import PerfcError, UsageError
+from perfc.ir import PerfcError, UsageError, support
 from perfc.ir.copying import bound_copy
-from perfc.ir.support import (
-    FRONTENDS,
-    UnsupportedModelError,
-    load_plugin,
-    plugin_at_work,
-    plugin_names,
-)
 from perfc.passes.control_flow import has_control_flow
 
 if TYPE_CHECKING:
@@ -68,21 +61,21 @@ def read_program(text: str) -> Program:
     if path.is_dir():
         from perfc.tools.models.mistaken_model import folder_problem
 
-        raise UnsupportedModelError(folder_problem(text))
+        raise support.UnsupportedModelError(folder_problem(text))
     suffix = path.suffix.removeprefix(".")
-    known = plugin_names(FRONTENDS)
+    known = support.plugin_names(support.FRONTENDS)
     if suffix not in known or not path.is_file():
         from perfc.frontends import workloads
 
         if workloads.find_workload(text) is not None:
             return workloads.build_workload(text)
         _refuse(text, path, known)
-    frontend = load_plugin(FRONTENDS, suffix)
+    frontend = support.load_plugin(support.FRONTENDS, suffix)
     if not isinstance(frontend, _FrontendClass):
         msg = f"frontend {suffix!r} is not callable: {frontend!r}"
         raise PerfcError(msg)
     reader = frontend()
-    with plugin_at_work(f"frontend {suffix!r}", reader):
+    with support.plugin_at_work(f"frontend {suffix!r}", reader):
         return reader.load(path)
 
 
@@ -93,7 +86,7 @@ def _refuse(text: str, path: Path, known: Sequence[str]) -> NoReturn:
 
     suffix, elsewhere = path.suffix[1:], mistaken_model.is_elsewhere(text)
     if suffix in known and not elsewhere:
-        raise UnsupportedModelError(mistaken_model.missing_file(path))
+        raise support.UnsupportedModelError(mistaken_model.missing_file(path))
     if not (suffix or path.exists() or elsewhere):
         workloads.build_workload(text)
     raise UsageError(mistaken_model.file_problem(text, known))

@@ -20,17 +20,7 @@ from typing import Any, NoReturn, cast
 
 import attrs
 
-from perfc.ir import (
-    DTYPES,
-    AttrValue,
-    Graph,
-    PerfcError,
-    Program,
-    Record,
-    TensorType,
-    UsageError,
-    parse_json,
-)
+from perfc import ir
 from perfc.ir.location import Location
 from perfc.ir.program import RankClass
 from perfc.ir.support import brief, read_text
@@ -75,25 +65,27 @@ class TableList:
     tables: tuple[ListedTable, ...]
     batch: int | None
 
-    def program(self, batch: int) -> Program:
+    def program(self, batch: int) -> ir.Program:
         """Return a model that looks them up, for so many samples on each rank.
 
         One number of each sample is its result: what a dense part would add is not
         there.
         """
-        dtype = DTYPES[_TYPES[self.tables[0].dtype]]
-        index, graph = DTYPES["i64"], Graph(self.name)
+        dtype = ir.DTYPES[_TYPES[self.tables[0].dtype]]
+        index, graph = ir.DTYPES["i64"], ir.Graph(self.name)
         weights = [
-            graph.add_parameter(f"{t.name}.weight", TensorType(dtype, (t.rows, t.dim)))
+            graph.add_parameter(
+                f"{t.name}.weight", ir.TensorType(dtype, (t.rows, t.dim))
+            )
             for t in self.tables
         ]
         lookups = sum(max(1, round(batch * t.pooling)) for t in self.tables)
         bounds = batch * len(self.tables) + 1
         lists = (
-            graph.add_input("indices", TensorType(index, (lookups,))),
-            graph.add_input("offsets", TensorType(index, (bounds,))),
+            graph.add_input("indices", ir.TensorType(index, (lookups,))),
+            graph.add_input("offsets", ir.TensorType(index, (bounds,))),
         )
-        attributes: dict[str, AttrValue] = {
+        attributes: dict[str, ir.AttrValue] = {
             "tables": tuple(_record(table) for table in self.tables),
             "mode": "sum",
             "has_offsets": True,
@@ -105,26 +97,26 @@ class TableList:
         cut = tuple(_constant(graph, n, i) for n, i in (("s", 0), ("e", 1), ("a", 1)))
         graph.add("slice", (graph.value("rows"), *cut), ("first",), location=at)
         graph.outputs = [graph.value("first")]
-        return Program(name=self.name, classes=(RankClass((0,), ops=graph),))
+        return ir.Program(name=self.name, classes=(RankClass((0,), ops=graph),))
 
 
-def _constant(graph: Graph, name: str, number: int) -> Any:  # noqa: ANN401 - a value
-    attributes: dict[str, AttrValue] = {
-        "dtype": DTYPES["i64"],
+def _constant(graph: ir.Graph, name: str, number: int) -> Any:  # noqa: ANN401 - a value
+    attributes: dict[str, ir.AttrValue] = {
+        "dtype": ir.DTYPES["i64"],
         "shape": (1,),
         "elements": (number,),
     }
     return graph.add("constant", (), (f"cut.{name}",), attributes).results[0]
 
 
-def _record(table: ListedTable) -> Record:
+def _record(table: ListedTable) -> ir.Record:
     whole = float(table.pooling).is_integer()
-    found: dict[str, AttrValue] = {
+    found: dict[str, ir.AttrValue] = {
         "rows": table.rows,
         "dim": table.dim,
         "pooling": int(table.pooling) if whole else table.pooling,
     }
-    return Record(
+    return ir.Record(
         {**found, "popularity": table.popularity} if table.popularity else found
     )
 
@@ -144,9 +136,9 @@ def read_table_list(text: str) -> TableList:
     path, name = _parts(text)
     if not os.path.lexists(path):
         msg = f"no file {path!r}"
-        raise UsageError(msg)
-    content = read_text(Path(path), PerfcError, "a JSON file")
-    document = parse_json(content, PerfcError, path, "a JSON file")
+        raise ir.UsageError(msg)
+    content = read_text(Path(path), ir.PerfcError, "a JSON file")
+    document = ir.parse_json(content, ir.PerfcError, path, "a JSON file")
     return _Reader(path).read(_fields(document), name)
 
 
@@ -170,7 +162,7 @@ class _Reader:
         known = ", ".join(lists)
         problem = f"no list {name!r}" if name else "several lists"
         msg = f"{self.path}: {problem}; say which as {self.path}:NAME, of {known}"
-        raise UsageError(msg)
+        raise ir.UsageError(msg)
 
     def _list(self, name: str, fields: Mapping[str, Any]) -> TableList:
         listed = fields["tables"]
@@ -233,7 +225,7 @@ class _Reader:
 
     def _refuse(self, problem: str) -> NoReturn:
         msg = f"{self.path}: {problem}"
-        raise PerfcError(msg)
+        raise ir.PerfcError(msg)
 
 
 def _fields(found: object) -> Mapping[str, Any]:

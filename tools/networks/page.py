@@ -6,20 +6,10 @@ from collections.abc import Iterator
 
 from perfc.ir.support import US
 from perfc.planning.networks import stage_runs
+from perfc.tools import pages
 from perfc.tools.charts import Box, box_timeline, interval_text, plan_bars
 from perfc.tools.networks.placing import NetworkPlan
 from perfc.tools.networks.report import NetworkComparison
-from perfc.tools.pages import (
-    Badge,
-    Bar,
-    Bars,
-    Heading,
-    Remarks,
-    Section,
-    Timeline,
-    page,
-    quantity_table,
-)
 from perfc.tools.reports import format_bytes, format_percent, format_quantity, format_us
 
 _FORWARD, _BACKWARD, _SENT, _REST = (
@@ -36,36 +26,38 @@ def network_page(found: NetworkComparison) -> str:
     best = found.best
     plans = [
         plan_bars(found.plans, "Time of a step under each plan"),
-        quantity_table(found.plan_lines, "Plans"),
+        pages.quantity_table(found.plan_lines, "Plans"),
     ]
     stages = [
         _timeline(found, best),
-        quantity_table(found.stage_lines, f"Stages of {best.name}"),
+        pages.quantity_table(found.stage_lines, f"Stages of {best.name}"),
     ]
     name = found.question.models.program.name
-    return page(
+    return pages.page(
         f"perfc parallel: {name}",
         [
             _heading(found),
-            Remarks(found.diagnostics),
-            Section("Plans", plans),
-            Section(f"Stages of {best.name}", stages),
-            Section("Memory of each stage", [Bars([*_memory(found)], "Memory")]),
+            pages.Remarks(found.diagnostics),
+            pages.Section("Plans", plans),
+            pages.Section(f"Stages of {best.name}", stages),
+            pages.Section(
+                "Memory of each stage", [pages.Bars([*_memory(found)], "Memory")]
+            ),
         ],
     )
 
 
-def _heading(found: NetworkComparison) -> Heading:
+def _heading(found: NetworkComparison) -> pages.Heading:
     asked, network = found.question.models.request, found.question.network
     best, speedup = found.best, found.speedup
     rate = (asked.batch or 0) / best.step_s
-    badges: list[Badge] = [
+    badges: list[pages.Badge] = [
         (f"bubble {format_percent(best.bubble)}", ""),
         (f"{format_quantity(rate, '').strip()} samples/s", ""),
     ]
     if speedup is not None and best.name != "even":
         badges.append((f"{speedup:.2f} times as fast as an even split", ""))
-    return Heading(
+    return pages.Heading(
         f"{found.question.models.program.name} on {best.gpus} of {network.gpus} GPUs",
         asked=(
             f"{asked.mode} of {asked.batch:,} samples",
@@ -79,7 +71,7 @@ def _heading(found: NetworkComparison) -> Heading:
     )
 
 
-def _timeline(found: NetworkComparison, plan: NetworkPlan) -> Timeline:
+def _timeline(found: NetworkComparison, plan: NetworkPlan) -> pages.Timeline:
     """Draw what stages, and the links behind them, do with each microbatch."""
     problem = plan.problem
     nodes = [stage["node"] for stage in found.stages(plan)]
@@ -103,10 +95,10 @@ def _timeline(found: NetworkComparison, plan: NetworkPlan) -> Timeline:
     return box_timeline(boxes, _COLORS, text)
 
 
-def _memory(found: NetworkComparison) -> Iterator[Bar]:
+def _memory(found: NetworkComparison) -> Iterator[pages.Bar]:
     best = found.best
     for number, (unit, need) in enumerate(
         zip(best.placed.units, best.memory, strict=True)
     ):
         share = format_percent(need / best.problem.units[unit].limit_bytes)
-        yield Bar(f"stage {number}", need, format_bytes(need), share, "memory")
+        yield pages.Bar(f"stage {number}", need, format_bytes(need), share, "memory")

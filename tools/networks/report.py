@@ -11,27 +11,12 @@ import attrs
 
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, Level, brief
-from perfc.tools.networks.placing import (
-    EVEN,
-    FEWER,
-    NetworkPlan,
-    NetworkPricer,
-    NetworkQuestion,
-)
-from perfc.tools.reports import (
-    PricedPlan,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_percent,
-    format_quantity,
-    format_us,
-    with_probabilities,
-)
+from perfc.tools import reports
+from perfc.tools.networks import placing
 
 
 @attrs.frozen(eq=False)
-class NetworkComparison(VerbResult):
+class NetworkComparison(reports.VerbResult):
     """What was asked of a network, and found.
 
     Attributes:
@@ -44,12 +29,12 @@ class NetworkComparison(VerbResult):
     __repr__ = brief
     schema: ClassVar[str] = "perfc.parallel/1"
 
-    question: NetworkQuestion
-    pricer: NetworkPricer
-    found: Sequence[NetworkPlan]
+    question: placing.NetworkQuestion
+    pricer: placing.NetworkPricer
+    found: Sequence[placing.NetworkPlan]
 
     @property
-    def best(self) -> NetworkPlan:
+    def best(self) -> placing.NetworkPlan:
         """The chosen plan."""
         return self.found[0]
 
@@ -59,17 +44,17 @@ class NetworkComparison(VerbResult):
         return [self._row(plan) for plan in self.found]
 
     @property
-    def plans(self) -> tuple[PricedPlan, ...]:
+    def plans(self) -> tuple[reports.PricedPlan, ...]:
         """What all verbs say of the plans."""
         return self._plans
 
     @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
+    def _plans(self) -> tuple[reports.PricedPlan, ...]:
         errors = [
             plan.errors if self._row(plan)["fits"] else None for plan in self.found
         ]
         priced = [
-            PricedPlan(
+            reports.PricedPlan(
                 name=plan.name,
                 time_us=plan.step_s * US,
                 time_us_p05=plan.low_s * US,
@@ -79,7 +64,7 @@ class NetworkComparison(VerbResult):
             )
             for plan in self.found
         ]
-        return with_probabilities(priced, errors)
+        return reports.with_probabilities(priced, errors)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -104,20 +89,21 @@ class NetworkComparison(VerbResult):
         if self.question.compression.changes:
             yield "what compression does to accuracy is not modelled"
         for plan in self.found:
-            if plan.name == FEWER:
+            if plan.name == placing.FEWER:
                 yield (
                     f"{plan.gpus} of {network.gpus} GPUs would take "
-                    f"{format_us(plan.step_s * US)}: links cost more than the others "
+                    f"{reports.format_us(plan.step_s * US)}: links cost more than the "
+                    "others "
                     "save"
                 )
 
     @property
     def speedup(self) -> float | None:
         """How much faster than an even split, nothing compressed."""
-        base = next((plan for plan in self.found if plan.name == EVEN), None)
+        base = next((plan for plan in self.found if plan.name == placing.EVEN), None)
         return None if base is None else base.step_s / self.best.step_s
 
-    def _row(self, plan: NetworkPlan) -> Json:
+    def _row(self, plan: placing.NetworkPlan) -> Json:
         batch = self.question.models.request.batch or 0
         needs = zip(plan.placed.units, plan.memory, strict=True)
         missing = max(
@@ -137,7 +123,7 @@ class NetworkComparison(VerbResult):
             "fits": missing <= 0,
         }
 
-    def stages(self, plan: NetworkPlan) -> list[Json]:
+    def stages(self, plan: placing.NetworkPlan) -> list[Json]:
         """Return an entry of each stage of a plan."""
         names, last = self.pricer.layer_names(), len(plan.times) - 1
         found: list[Json] = []
@@ -207,7 +193,7 @@ class NetworkComparison(VerbResult):
             f"{network.gpus} GPUs, {asked.dtype}, {asked.runtime}"
         )
         notes = "\n".join(f"note: {text}" for text in self._remarks())
-        tables = map(columns_text, (self.stage_lines, self.plan_lines))
+        tables = map(reports.columns_text, (self.stage_lines, self.plan_lines))
         parts = [head, *tables, notes]
         return "\n\n".join(parts) + "\n"
 
@@ -225,10 +211,10 @@ class NetworkComparison(VerbResult):
                     str(stage["gpus"]),
                     str(stage["layers"]),
                     stage["first_layer"],
-                    format_us(stage["time_us"]),
-                    "-" if last else format_us(stage["link_us"]),
+                    reports.format_us(stage["time_us"]),
+                    "-" if last else reports.format_us(stage["link_us"]),
                     "-" if last else f"{stage['ratio']:.4g}",
-                    format_bytes(stage["memory_bytes"]),
+                    reports.format_bytes(stage["memory_bytes"]),
                 )
             )
         return rows
@@ -239,7 +225,9 @@ class NetworkComparison(VerbResult):
         rows: list[tuple[str, ...]] = [
             ("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")
         ]
-        base = next((plan for plan in self.found if plan.name == EVEN), self.best)
+        base = next(
+            (plan for plan in self.found if plan.name == placing.EVEN), self.best
+        )
         for plan in self.found:
             row = self._row(plan)
             rate = row["samples_per_s"]
@@ -247,10 +235,10 @@ class NetworkComparison(VerbResult):
                 (
                     plan.name + ("" if row["fits"] else " (does not fit)"),
                     str(plan.gpus),
-                    format_us(row["step_us"]),
-                    format_percent(plan.bubble),
-                    format_quantity(rate, "").strip(),
-                    format_quantity(rate / plan.gpus, "").strip(),
+                    reports.format_us(row["step_us"]),
+                    reports.format_percent(plan.bubble),
+                    reports.format_quantity(rate, "").strip(),
+                    reports.format_quantity(rate / plan.gpus, "").strip(),
                     f"{base.step_s / plan.step_s:.2f}",
                 )
             )

@@ -22,17 +22,8 @@ from perfc.costmodels.kernels import (
     parted,
 )
 from perfc.ir import Kernel, PerfcError, Work
+from perfc.passes import lowering
 from perfc.passes.facts import SCHEDULE
-from perfc.passes.lowering import (
-    LowerKernels,
-    ManySites,
-    Noted,
-    Recipe,
-    Repeated,
-    Settings,
-    blas_workspace_bytes,
-    sm_count,
-)
 from perfc.passes.memory import many_peaks, scratch_kernels
 from perfc.passes.timing import sources
 from perfc.tools import edits
@@ -97,11 +88,11 @@ class ManySizes:
     _prices: ManyPrices = attrs.field(init=False)
     _over: Flags = attrs.field(init=False)
     """Members whose board may draw more than its cap."""
-    _sites: dict[Settings, ManySites] = attrs.field(
-        factory=dict["Settings", ManySites], init=False
+    _sites: dict[lowering.Settings, lowering.ManySites] = attrs.field(
+        factory=dict["lowering.Settings", lowering.ManySites], init=False
     )
-    _known: dict[int, tuple[Recipe, Repeated]] = attrs.field(
-        factory=dict[int, "tuple[Recipe, Repeated]"], init=False
+    _known: dict[int, tuple[lowering.Recipe, lowering.Repeated]] = attrs.field(
+        factory=dict[int, "tuple[lowering.Recipe, lowering.Repeated]"], init=False
     )
     """Recipes at all sizes, by their identity."""
 
@@ -143,7 +134,7 @@ class ManySizes:
         schedules = [n for n, p in enumerate(run.passes) if SCHEDULE in p.provides]
         for number, p in enumerate(run.passes[: min(schedules, default=0)]):
             known = p.name in _TIMED or (p.name in _STRUCTURAL and number)
-            if not (known or (type(p) is LowerKernels and not number)):
+            if not (known or (type(p) is lowering.LowerKernels and not number)):
                 msg = f"{p.name} may depend on them"
                 raise _ApartError(msg)
         if any(rank.ops is None for rank in run.model.program.classes):
@@ -193,7 +184,9 @@ class ManySizes:
         setting = base.made(self._bind(member)) if self.sizes else base
         return Lowered.of(setting, functools.partial(self._remember, member))
 
-    def _remember(self, member: int, recipe: Recipe, kernels: Sequence[Kernel]) -> None:
+    def _remember(
+        self, member: int, recipe: lowering.Recipe, kernels: Sequence[Kernel]
+    ) -> None:
         """Remember what kernels of a member cost, that are priced with those of all."""
         target = self.bases[self.which.item(member)].run.target
         known = self.base.memory.prices_of(target)
@@ -255,7 +248,7 @@ class ManySizes:
         fits = np.zeros(self._count, dtype=np.bool_)
         fits[left] = True
         alike = np.zeros(self._count, dtype=np.intp)
-        repeated: list[Repeated] = []
+        repeated: list[lowering.Repeated] = []
         for recipe in lowered.recipes:
             repeated.append(self._repeated(recipe))
             fits &= repeated[-1].fits
@@ -293,21 +286,25 @@ class ManySizes:
         pairs = zip(made.recipes, lowered.recipes, strict=True)
         return made.setting if all(one is other for one, other in pairs) else None
 
-    def _repeated(self, recipe: Recipe) -> Repeated:
+    def _repeated(self, recipe: lowering.Recipe) -> lowering.Repeated:
         """Lower by a recipe at all sizes, on all targets."""
         found = self._known.get(id(recipe))
         if found is None:
             # The sites of a graph, on all targets.
             settings = attrs.evolve(recipe.settings, sm_count=0)
             if settings not in self._sites:
-                sms = np.array([sm_count(base.run.target) for base in self.bases])
+                sms = np.array(
+                    [lowering.sm_count(base.run.target) for base in self.bases]
+                )
                 on_all = attrs.evolve(settings, sm_count=many(sms[self.which]))
-                self._sites[settings] = ManySites(self._count, self._numbers, on_all)
+                self._sites[settings] = lowering.ManySites(
+                    self._count, self._numbers, on_all
+                )
             repeated = self._sites[settings].repeat(recipe)
             found = self._known[id(recipe)] = recipe, repeated
         return found[1]
 
-    def _note(self, repeated: Sequence[Repeated]) -> None:
+    def _note(self, repeated: Sequence[lowering.Repeated]) -> None:
         """Price kernels, and those of other tasks: a table of all takes least."""
         own = (
             noted
@@ -319,7 +316,7 @@ class ManySizes:
         others = (sites.noted for sites in self._sites.values())
         self._prices.note(itertools.chain(own, *others))
 
-    def _of_kernels(self, repeated: Repeated, fits: Flags) -> list[Rows]:
+    def _of_kernels(self, repeated: lowering.Repeated, fits: Flags) -> list[Rows]:
         """Return the price of each kernel of a graph; note where launches disagree."""
         seconds = self._prices.priced.seconds
         found: list[Rows] = []
@@ -332,7 +329,7 @@ class ManySizes:
             found.append(each[0])
         return found
 
-    def _of_launch(self, parts: Sequence[Noted]) -> Rows:
+    def _of_launch(self, parts: Sequence[lowering.Noted]) -> Rows:
         if len(parts) == 1 and len(parts[0][0]) == self._count:
             return self._prices.of(parts[0])
         found = np.zeros(self._count, dtype=np.intp)
@@ -429,7 +426,9 @@ class ManySizes:
         """Return the peak of the memory of each member; None for one by one."""
         (rank,), graph = step.run.model.program.classes, step.hosted[0].graph
         targets = [base.run.target.device for base in self.bases]
-        blas = np.array([*map(blas_workspace_bytes, targets)])[self.which[members]]
+        blas = np.array([*map(lowering.blas_workspace_bytes, targets)])[
+            self.which[members]
+        ]
         blas[~costs.of("is_blas").any(axis=0)] = 0
         written = costs.of("bytes_written").astype(np.int64)
         read = costs.of("bytes_read").astype(np.int64)

@@ -10,15 +10,7 @@ import numpy as np
 from perfc.costmodels.kernels import Floats, Indices
 from perfc.ir import LaunchGraph, TaskKind
 from perfc.ir.launch import BUSY_KINDS, HOST_KINDS
-from perfc.passes.timing import (
-    ManyErrors,
-    ManyLags,
-    ManyPaths,
-    ManySchedules,
-    intervals_s,
-    kernel_numbers,
-    task_mask,
-)
+from perfc.passes import timing
 from perfc.tools.oracle.costs import Costs
 from perfc.tools.oracle.step import Step
 from perfc.tools.reports import LIMITS
@@ -42,23 +34,23 @@ class SolvedBlock:
 
     step: Step
     costs: Costs
-    errors: ManyErrors | None
+    errors: timing.ManyErrors | None
     seconds: Floats
-    lags: ManyLags
-    schedules: ManySchedules
+    lags: timing.ManyLags
+    schedules: timing.ManySchedules
 
     @classmethod
     def of(
         cls,
         step: Step,
         costs: Costs,
-        errors: ManyErrors | None,
+        errors: timing.ManyErrors | None,
         seconds: Floats,
-        lags: ManyLags,
+        lags: timing.ManyLags,
     ) -> SolvedBlock:
         """Solve configurations."""
         varied = seconds[:, None] if errors is None else errors.variants(seconds)
-        schedules = ManySchedules.of(step.network, varied, lags)
+        schedules = timing.ManySchedules.of(step.network, varied, lags)
         return cls(step, costs, errors, seconds, lags, schedules)
 
     @property
@@ -67,7 +59,7 @@ class SolvedBlock:
         return self.step.hosted[0].graph
 
     @functools.cached_property
-    def _paths(self) -> ManyPaths:
+    def _paths(self) -> timing.ManyPaths:
         return self.schedules.paths()
 
     @property
@@ -81,12 +73,12 @@ class SolvedBlock:
         """5th and 95th percentile of the time of each."""
         assert self.errors is not None  # noqa: S101 - for types
         passed = self._paths.passed
-        return intervals_s(self.schedules, self.seconds, passed, self.errors)
+        return timing.intervals_s(self.schedules, self.seconds, passed, self.errors)
 
     @property
     def active_s(self) -> Floats:
         """How long any kernel, copy or collective of each runs."""
-        places = 1 + np.flatnonzero(task_mask(self.graph, BUSY_KINDS))
+        places = 1 + np.flatnonzero(timing.task_mask(self.graph, BUSY_KINDS))
         if not len(places):
             return np.zeros_like(self.seconds[0])
         end_s = self.schedules.ends_s[places, 0]
@@ -104,12 +96,12 @@ class SolvedBlock:
     def bounds(self) -> Indices:
         """Place in `LIMITS` of what limits most of the time of each."""
         graph, paths = self.graph, self._paths
-        numbers = kernel_numbers(graph)
+        numbers = timing.kernel_numbers(graph)
         limits = self.costs.of("limit")
         of_task = np.concatenate([limits, np.full_like(limits[:1], _COMPUTE)])[numbers]
         own = of_task.copy()
-        own[task_mask(graph, HOST_KINDS)] = _HOST
-        own[task_mask(graph, frozenset({TaskKind.COLLECTIVE}))] = _NETWORK
+        own[timing.task_mask(graph, HOST_KINDS)] = _HOST
+        own[timing.task_mask(graph, frozenset({TaskKind.COLLECTIVE}))] = _NETWORK
         shares = np.zeros((len(LIMITS), self.seconds.shape[1]))
         column = np.arange(shares.shape[1])
         spent = np.where(paths.passed, self.seconds, 0.0)[1:]

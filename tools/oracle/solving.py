@@ -9,15 +9,7 @@ import attrs
 import numpy as np
 
 from perfc.costmodels.kernels import Floats, Indices
-from perfc.passes.timing import (
-    Amount,
-    Lag,
-    Lags,
-    ManyErrors,
-    ManyLags,
-    solve_columns,
-    sources,
-)
+from perfc.passes import timing
 from perfc.tools.oracle.columns import Columns
 from perfc.tools.oracle.costs import Costs
 from perfc.tools.oracle.families import Family
@@ -61,7 +53,7 @@ class Solving:
         """Return the time under each configuration, in the order of the rows."""
         network = self.family.state.setting.step.network
         seconds, lags = self._plan
-        return solve_columns(network, seconds, self._columns, self.count, lags)
+        return timing.solve_columns(network, seconds, self._columns, self.count, lags)
 
     def blocks(self, *, intervals: bool) -> Iterator[SolvedBlock]:
         """Yield the configurations in blocks, in the order of the rows.
@@ -73,7 +65,7 @@ class Solving:
         assert self.family.costs is not None  # noqa: S101 - for types
         step, costs = self.family.state.setting.step, self.family.costs()
         seconds, lags = self._plan
-        lags = lags or Lags({}, step.network.latency_s)
+        lags = lags or timing.Lags({}, step.network.latency_s)
         width = max(_CELLS // (6 * len(seconds)), 1)
         for first in range(0, self.count, width):
             block = [column[first : first + width] for column in self._columns]
@@ -87,13 +79,13 @@ class Solving:
                 _amount(lags.gaps.get(place, gap_s), block)
                 for place, gap_s in enumerate(step.network.gap_s, 1)
             ]
-            between = ManyLags(gaps_s, _amount(lags.latency, block))
+            between = timing.ManyLags(gaps_s, _amount(lags.latency, block))
             yield SolvedBlock.of(step, own, errors, taken, between)
 
-    def _errors(self, costs: Costs, member: Indices) -> ManyErrors:
+    def _errors(self, costs: Costs, member: Indices) -> timing.ManyErrors:
         """Return the errors of tasks, at some members."""
         step = self.family.state.setting.step
-        found = sources(step.hosted[0].graph)
+        found = timing.sources(step.hosted[0].graph)
         states = self.family.states or (self.family.state,)
         hosted = [self.host.hosted(state.setting) for state in states]
         shared, own = np.array(
@@ -101,7 +93,7 @@ class Solving:
         ).T
         if len(states) > 1:
             shared, own = shared[member], own[member]
-        return ManyErrors(
+        return timing.ManyErrors(
             found.host + 1,
             shared,
             own,
@@ -119,7 +111,7 @@ class Solving:
         return np.repeat(np.arange(len(counts)), counts)
 
     @functools.cached_property
-    def _plan(self) -> tuple[list[Lag], Lags | None]:
+    def _plan(self) -> tuple[list[timing.Lag], timing.Lags | None]:
         """Seconds of each place, and what lies between, as amounts of columns.
 
         Raises:
@@ -129,12 +121,12 @@ class Solving:
         state = self.family.state
         step = state.setting.step
         members = np.concatenate(self.rows)
-        known: dict[int, Amount] = {}
+        known: dict[int, timing.Amount] = {}
         seconds = [self._of_members(own, known) for own in self.family.seconds]
-        lags: Lags | None = None
+        lags: timing.Lags | None = None
         if (between := self.family.lags) is not None:
             gaps = {at: self._of_members(s, known) for at, s in between.gaps.items()}
-            lags = Lags(gaps, self._of_members(between.latency, known))
+            lags = timing.Lags(gaps, self._of_members(between.latency, known))
         first = len(self._columns)
         for values in self.host.columns.values():
             self._add(values, members)
@@ -156,41 +148,45 @@ class Solving:
         self._columns.append(chosen)
         return len(self._columns) - 1
 
-    def _of_members(self, own: float | Floats, known: dict[int, Amount]) -> Lag:
+    def _of_members(
+        self, own: float | Floats, known: dict[int, timing.Amount]
+    ) -> timing.Lag:
         """Return a number as it is, and one a member as a column."""
         if not isinstance(own, np.ndarray):
             return own
         amount = known.get(id(own))
         if amount is None:
-            amount = known[id(own)] = Amount(1.0, (len(self._columns),))
+            amount = known[id(own)] = timing.Amount(1.0, (len(self._columns),))
             alone = len(own) == self.count
             self._columns.append(own if alone else own[self._member])
         return amount
 
-    def _time(self, seconds: list[Lag], unit: Unit, column: int, *, sets: bool) -> None:
+    def _time(
+        self, seconds: list[timing.Lag], unit: Unit, column: int, *, sets: bool
+    ) -> None:
         """Time the tasks of a node by a column."""
         places = self.family.state.setting.step.network.places
         own = [places[task] for task in unit]
         now = [seconds[place] for place in own]
-        amounts = [s if isinstance(s, Amount) else Amount(s) for s in now]
+        amounts = [s if isinstance(s, timing.Amount) else timing.Amount(s) for s in now]
         if not sets:
             for place, amount in zip(own, amounts, strict=True):
                 seconds[place] = amount.times(1.0, column)
             return
         if len(own) == 1:
-            seconds[own[0]] = Amount(_US, (column,))
+            seconds[own[0]] = timing.Amount(_US, (column,))
             return
         if len({amount.columns for amount in amounts}) > 1:
             raise ProportionsVaryError
         total = float(np.sum([amount.scale for amount in amounts]))
         for place, amount in zip(own, amounts, strict=True):
             share = amount.scale / total if total else 1 / len(own)
-            seconds[place] = Amount(_US * share, (column,))
+            seconds[place] = timing.Amount(_US * share, (column,))
 
 
-def _amount(lag: Lag, block: Sequence[Floats]) -> float | Floats:
+def _amount(lag: timing.Lag, block: Sequence[Floats]) -> float | Floats:
     """Return seconds in a block of configurations."""
-    if not isinstance(lag, Amount):
+    if not isinstance(lag, timing.Amount):
         return lag
     found: float | Floats = lag.scale
     for column in lag.columns:

@@ -9,27 +9,9 @@ import attrs
 
 from perfc.costmodels import Estimate
 from perfc.ir import Diagnostic, LaunchGraph, UsageError
-from perfc.passes import KernelCost, Pass
-from perfc.passes.facts import (
-    HOSTED,
-    KERNEL_COST,
-    LAUNCHES,
-    SCHEDULE,
-    SUSTAINED,
-    HostedLaunches,
-    Schedule,
-)
+from perfc.passes import KernelCost, Pass, facts, timing
 from perfc.passes.lowering import RECIPES, Recipe, recipe_of
 from perfc.passes.manager import Analysis
-from perfc.passes.timing import (
-    TIMELINE,
-    Network,
-    StreamSchedule,
-    TimeConstants,
-    Timeline,
-    link,
-    link_graphs,
-)
 from perfc.tools.oracle.memory import Memory, RememberedCost
 from perfc.tools.oracle.places import Places
 from perfc.tools.reports import Report, node_id
@@ -39,7 +21,7 @@ _NOTHING: Mapping[int, float] = {}
 
 
 @attrs.frozen
-class StatedSchedule(StreamSchedule):
+class StatedSchedule(timing.StreamSchedule):
     """The pass `stream-schedule`, with durations of some tasks set.
 
     Attributes:
@@ -50,7 +32,7 @@ class StatedSchedule(StreamSchedule):
     stated: Mapping[int, float] = attrs.field(default=_NOTHING, eq=False)
 
     def durations_s(
-        self, hosted: Sequence[HostedLaunches], costs: Sequence[Estimate]
+        self, hosted: Sequence[facts.HostedLaunches], costs: Sequence[Estimate]
     ) -> list[float]:
         """Return the seconds of every task, in flat order."""
         seconds = super().durations_s(hosted, costs)
@@ -80,9 +62,9 @@ class Step:
 
     run: Run
     memory: Memory
-    hosted: tuple[HostedLaunches, ...]
+    hosted: tuple[facts.HostedLaunches, ...]
     costs: tuple[Estimate, ...]
-    timeline: Timeline
+    timeline: timing.Timeline
     duration_s: list[float]
     shares: bool
     capped: bool
@@ -106,10 +88,10 @@ class Step:
         place, schedule = _schedule_of(run.passes)
         passes = [_remembering(memory, p) for p in run.passes[_first(run) : place]]
         analysis = run.went_on(passes, launches)
-        hosted, costs = analysis.get(HOSTED), analysis.get(KERNEL_COST)
-        timeline = link(hosted, run.target)
+        hosted, costs = analysis.get(facts.HOSTED), analysis.get(facts.KERNEL_COST)
+        timeline = timing.link(hosted, run.target)
         seconds = schedule.durations_s(hosted, costs)
-        sustained = analysis.find(SUSTAINED)
+        sustained = analysis.find(facts.SUSTAINED)
         return cls(
             run,
             memory,
@@ -123,15 +105,15 @@ class Step:
         )
 
     @functools.cached_property
-    def network(self) -> Network:
+    def network(self) -> timing.Network:
         """The schedule, to be solved for other durations."""
         return self.memory.network(self.timeline)
 
     @functools.cached_property
     def gap_kinds(self) -> list[int]:
         """Kind of the gap before each task: 0 none, 1 of a stream, 2 of a graph."""
-        numbered = TimeConstants(1.0, 2.0, 0.0)
-        return [*map(int, link_graphs(self.timeline.graphs, numbered).gap_s)]
+        numbered = timing.TimeConstants(1.0, 2.0, 0.0)
+        return [*map(int, timing.link_graphs(self.timeline.graphs, numbered).gap_s)]
 
     @functools.cached_property
     def places(self) -> Places:
@@ -174,7 +156,9 @@ class Step:
         """
         return max(self.shared(stated)[1].end_s, default=0.0)
 
-    def shared(self, stated: Mapping[int, float]) -> tuple[Timeline, Schedule]:
+    def shared(
+        self, stated: Mapping[int, float]
+    ) -> tuple[timing.Timeline, facts.Schedule]:
         """Return the schedule, and who waits for whom, as tasks slow each other down.
 
         Args:
@@ -184,7 +168,7 @@ class Step:
         place, _ = _schedule_of(self.run.passes)
         passes = self._passes(stated)[: place + 1]
         analysis = attrs.evolve(self.run, passes=passes).ran()
-        return analysis.get(TIMELINE), analysis.get(SCHEDULE)
+        return analysis.get(timing.TIMELINE), analysis.get(facts.SCHEDULE)
 
     def report(self, stated: Mapping[int, float]) -> Report:
         """Return the report of the step with durations of some tasks set."""
@@ -213,7 +197,7 @@ def recipes_of(run: Run) -> tuple[Analysis, list[Recipe]]:
     """
     begun = attrs.evolve(run, passes=run.passes[:1]).ran()
     recipes: list[Recipe] = []
-    graphs = begun.get(LAUNCHES)
+    graphs = begun.get(facts.LAUNCHES)
     for rank, graph in zip(begun.program.classes, graphs, strict=True):
         assert rank.ops is not None  # noqa: S101 - for types
         known = begun.annotations.table(RECIPES, None)[rank.ops]
@@ -223,7 +207,7 @@ def recipes_of(run: Run) -> tuple[Analysis, list[Recipe]]:
 
 
 def _first(run: Run) -> int:
-    priced = {KERNEL_COST, HOSTED}
+    priced = {facts.KERNEL_COST, facts.HOSTED}
     return next(n for n, p in enumerate(run.passes) if p.provides & priced)
 
 
@@ -231,9 +215,9 @@ def _remembering(memory: Memory, p: Pass) -> Pass:
     return RememberedCost(memory) if isinstance(p, KernelCost) else p
 
 
-def _schedule_of(passes: Sequence[Pass]) -> tuple[int, StreamSchedule]:
+def _schedule_of(passes: Sequence[Pass]) -> tuple[int, timing.StreamSchedule]:
     for place, p in enumerate(passes):
-        if SCHEDULE in p.provides and isinstance(p, StreamSchedule):
+        if facts.SCHEDULE in p.provides and isinstance(p, timing.StreamSchedule):
             return place, p
     msg = "an oracle needs the pass stream-schedule, which the pipeline has not"
     raise UsageError(msg)

@@ -10,32 +10,10 @@ from perfc.costmodels.sheets import DRAM, find_tier
 from perfc.ir import PerfcError
 from perfc.ir.support import US
 from perfc.planning.searches import search_tiers
+from perfc.tools import pages
 from perfc.tools.charts import interval_text, plan_bars
-from perfc.tools.pages import (
-    Axis,
-    Badge,
-    Chart,
-    Heading,
-    Part,
-    Preformatted,
-    Remarks,
-    Section,
-    Series,
-    Text,
-    page,
-    quantity_table,
-)
+from perfc.tools.placing import report
 from perfc.tools.placing.placed_plan import PlacedPlan
-from perfc.tools.placing.report import (
-    Placement,
-    notes,
-    percent_text,
-    plan_lines,
-    scenario_parts,
-    table_lines,
-    tier_lines,
-    title,
-)
 from perfc.tools.placing.site import Site
 from perfc.tools.reports import format_bytes, format_us
 
@@ -45,7 +23,9 @@ _SIZES = 8
 _ALL = 10**9
 
 
-def place_page(found: Placement, say: Callable[[str], None] = lambda _: None) -> str:
+def place_page(
+    found: report.Placement, say: Callable[[str], None] = lambda _: None
+) -> str:
     """Return the page; it loads nothing from anywhere.
 
     Args:
@@ -56,39 +36,39 @@ def place_page(found: Placement, say: Callable[[str], None] = lambda _: None) ->
     best = found.best
     plans = [
         plan_bars(found.plans, "Time of a query under each plan"),
-        quantity_table(plan_lines(found), "Plans"),
-        *map(Text, notes(found)),
+        pages.quantity_table(report.plan_lines(found), "Plans"),
+        *map(pages.Text, report.notes(found)),
     ]
-    tiers = quantity_table(tier_lines(best), "Tiers")
-    tables = quantity_table(table_lines(best, _ALL), "Tables", search=True)
-    parts: list[Part] = [
+    tiers = pages.quantity_table(report.tier_lines(best), "Tiers")
+    tables = pages.quantity_table(report.table_lines(best, _ALL), "Tables", search=True)
+    parts: list[pages.Part] = [
         _heading(found),
-        Remarks(found.diagnostics),
-        Section("Plans", plans),
+        pages.Remarks(found.diagnostics),
+        pages.Section("Plans", plans),
         *_over_cache(found, say),
-        Section(f"Tiers under {best.name}", [tiers]),
-        Section(f"Tables under {best.name}", [tables]),
+        pages.Section(f"Tiers under {best.name}", [tiers]),
+        pages.Section(f"Tables under {best.name}", [tables]),
     ]
     if (scenario := found.scenario) is not None:
-        stated = [*map(Preformatted, scenario_parts(scenario))]
-        parts.append(Section(f"Scenario {scenario.name}", stated))
-    return page(f"perfc place: {found.model}", parts)
+        stated = [*map(pages.Preformatted, report.scenario_parts(scenario))]
+        parts.append(pages.Section(f"Scenario {scenario.name}", stated))
+    return pages.page(f"perfc place: {found.model}", parts)
 
 
-def _heading(found: Placement) -> Heading:
-    best, asked = found.best, title(found).replace("\n", ". ").removesuffix(".")
+def _heading(found: report.Placement) -> pages.Heading:
+    best, asked = found.best, report.title(found).replace("\n", ". ").removesuffix(".")
     first, *others = asked.split(". ")
     what = first.partition(": ")[2] or first
     saving, priced = found.saving, found.plans[found.ranked.index(best)]
-    badges: list[Badge] = [
+    badges: list[pages.Badge] = [
         ("fits", "good") if best.fits else ("does not fit", "bad"),
         (f"bound by {best.rates.bound}", ""),
     ]
     if saving is not None:
         stated = ", as the scenario states" if found.scenario is not None else ""
-        saved = f"{percent_text(saving)} of the power saved{stated}"
+        saved = f"{report.percent_text(saving)} of the power saved{stated}"
         badges.insert(0, (saved, "good" if saving > 0 else ""))
-    return Heading(
+    return pages.Heading(
         f"Tables of {found.model} in tiers of memory",
         asked=(what, *others),
         answer=format_us(best.time_s * US),
@@ -98,7 +78,9 @@ def _heading(found: Placement) -> Heading:
     )
 
 
-def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
+def _over_cache(
+    found: report.Placement, say: Callable[[str], None]
+) -> Iterator[pages.Part]:
     """Draw what each size of the cache saves; of unknown watts, what a query takes."""
     plans = [*cached_plans(found, say)]
     if not plans:
@@ -108,7 +90,11 @@ def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
     is_saving = len(known) == len(plans)
     values = known if is_saving else [plan.time_s * US for _, plan in plans]
     what = "Power saved" if is_saving else "Time of a query"
-    axis = Axis("power saved", "%") if is_saving else Axis("time of a query", "us")
+    axis = (
+        pages.Axis("power saved", "%")
+        if is_saving
+        else pages.Axis("time of a query", "us")
+    )
     sizes = [size for size, _ in plans]
     names = ", ".join(tier.name for tier in found.best.setting.tiers)
     text = (
@@ -118,15 +104,15 @@ def _over_cache(found: Placement, say: Callable[[str], None]) -> Iterator[Part]:
     if is_saving and found.scenario is not None:
         text += " Watts are those of the sheets, not the scenario's."
     series = [
-        Series(found.best.name, sizes, values, drawn="line", label="end"),
-        Series("placements", sizes, values),
+        pages.Series(found.best.name, sizes, values, drawn="line", label="end"),
+        pages.Series("placements", sizes, values),
     ]
-    chart = Chart(Axis("size of the cache", "bytes"), axis, series, text)
-    yield Section(f"{what} over the size of the cache", [chart])
+    chart = pages.Chart(pages.Axis("size of the cache", "bytes"), axis, series, text)
+    yield pages.Section(f"{what} over the size of the cache", [chart])
 
 
 def cached_plans(
-    found: Placement, say: Callable[[str], None]
+    found: report.Placement, say: Callable[[str], None]
 ) -> Iterator[tuple[float, PlacedPlan]]:
     """Yield sizes of the cache, and the best placement with each that can be."""
     for size in _sizes(found.best):

@@ -7,20 +7,9 @@ import math
 
 import attrs
 
+from perfc.costmodels import tiers
 from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.constants import constants
-from perfc.costmodels.tiers import (
-    RPC_S,
-    Busy,
-    Cluster,
-    HostGroup,
-    Rates,
-    RemoteLookups,
-    TableCost,
-    TierDemand,
-    TierUse,
-    remote_lookups,
-)
 from perfc.ir import PerfcError
 from perfc.ir.support import US, brief
 from perfc.passes.timing import TimeErrors
@@ -60,12 +49,12 @@ class PlacedPlan:
         return self.task.setting
 
     @functools.cached_property
-    def costs(self) -> list[TableCost]:
+    def costs(self) -> list[tiers.TableCost]:
         """What each table costs where it lies."""
         return self.task.costs(self.places)
 
     @functools.cached_property
-    def demands(self) -> list[TierDemand]:
+    def demands(self) -> list[tiers.TierDemand]:
         """What is asked of each tier for a query."""
         return self.task.demands(self.costs, self.places)
 
@@ -93,10 +82,14 @@ class PlacedPlan:
         return self.setting.base_s + self.setting.exposed_s(waits, self.native_share)
 
     @functools.cached_property
-    def waits(self) -> Busy:
+    def waits(self) -> tiers.Busy:
         """How long a query waits for each tier."""
         busy = self.setting.waits(self.demands)
-        return busy if not self.memory_hosts else Busy({**busy.parts, **self._remote})
+        return (
+            busy
+            if not self.memory_hosts
+            else tiers.Busy({**busy.parts, **self._remote})
+        )
 
     @property
     def _remote(self) -> dict[str, float]:
@@ -105,18 +98,20 @@ class PlacedPlan:
         share, site = held / (held + 1), self.site
         nic, service = site.nic_bytes_per_s or math.inf, self.setting.service
         rows = share * service.dram_bytes / service.dram_bytes_per_s
-        work = RemoteLookups(
+        work = tiers.RemoteLookups(
             sent_bytes=0.0,
             received_bytes=share * site.model.pooled_bytes,
             server_s=rows,
         )
-        cluster = Cluster(
+        cluster = tiers.Cluster(
             trainers=1,
             servers=held,
             trainer_nic_bytes_per_s=nic,
             server_nic_bytes_per_s=nic,
         )
-        return {"memory hosts": RPC_S + remote_lookups(cluster, work).seconds}
+        return {
+            "memory hosts": tiers.RPC_S + tiers.remote_lookups(cluster, work).seconds
+        }
 
     @property
     def exposed_s(self) -> float:
@@ -129,22 +124,24 @@ class PlacedPlan:
         return self.setting.base_s + self.exposed_s
 
     @functools.cached_property
-    def uses(self) -> list[TierUse]:
+    def uses(self) -> list[tiers.TierUse]:
         """Use of each tier by one host."""
         return self.setting.uses(self.demands)
 
     @functools.cached_property
-    def rates(self) -> Rates:
+    def rates(self) -> tiers.Rates:
         """Queries a second of a host, by what allows them."""
         return self.setting.rates(self.demands, self.native_share)
 
     @functools.cached_property
-    def groups(self) -> list[HostGroup]:
+    def groups(self) -> list[tiers.HostGroup]:
         """Hosts that serve the fleet's load: answering ones, and those with tables."""
         watts = self.setting.host_watts(self.uses)
         held = self._holding
-        groups = [HostGroup(hosts=self.answering, host_watts=watts)]
-        return [*groups, HostGroup(hosts=held, host_watts=watts)] if held else groups
+        groups = [tiers.HostGroup(hosts=self.answering, host_watts=watts)]
+        return (
+            [*groups, tiers.HostGroup(hosts=held, host_watts=watts)] if held else groups
+        )
 
     @property
     def answering(self) -> int:

@@ -11,19 +11,10 @@ from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, Level, brief
+from perfc.tools import reports
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.question import Question
 from perfc.tools.placing.scenario import BASE, TIERS, Scenario
-from perfc.tools.reports import (
-    OUT_OF_MEMORY,
-    PricedPlan,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_percent,
-    format_us,
-    with_probabilities,
-)
 
 Lines: TypeAlias = list[tuple[str, ...]]
 _SHOWN = 64
@@ -31,7 +22,7 @@ _SHOWN = 64
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Placement(VerbResult):
+class Placement(reports.VerbResult):
     """Plans of where tables lie, the best first.
 
     Attributes:
@@ -64,7 +55,7 @@ class Placement(VerbResult):
         pairs = zip(self.ranked, self.plans, strict=True)
         return [self._row(plan, priced) for plan, priced in pairs]
 
-    def _row(self, plan: PlacedPlan, priced: PricedPlan) -> Json:
+    def _row(self, plan: PlacedPlan, priced: reports.PricedPlan) -> Json:
         return {
             **priced.to_dict(),
             "exposed_us": plan.exposed_s * US,
@@ -80,14 +71,14 @@ class Placement(VerbResult):
         }
 
     @property
-    def plans(self) -> tuple[PricedPlan, ...]:
+    def plans(self) -> tuple[reports.PricedPlan, ...]:
         """What all verbs say of the plans."""
         return self._plans
 
     @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
+    def _plans(self) -> tuple[reports.PricedPlan, ...]:
         priced = [plan.priced for plan in self.ranked]
-        return with_probabilities(priced, [plan.errors for plan in self.ranked])
+        return reports.with_probabilities(priced, [plan.errors for plan in self.ranked])
 
     def saving_of(self, plan: PlacedPlan) -> float | None:
         """Return the share of the base's power that a plan saves; None if unknown."""
@@ -100,7 +91,7 @@ class Placement(VerbResult):
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Remarks of the analysis, on plans that cannot be, and what is assumed."""
         said = self.best.site.base.report.diagnostics
-        found = [remark for remark in said if remark.code != OUT_OF_MEMORY]
+        found = [remark for remark in said if remark.code != reports.OUT_OF_MEMORY]
         return tuple(dict.fromkeys([*found, *self.remarks, *self._assumed()]))
 
     def _assumed(self) -> list[Diagnostic]:
@@ -113,7 +104,8 @@ class Placement(VerbResult):
         if setting.drives:
             found.append(
                 f"a query has {setting.in_flight:g} reads under way at a drive, and a "
-                f"host plans with {format_percent(DRIVE_SHARE)} of a drive's reads"
+                f"host plans with {reports.format_percent(DRIVE_SHARE)} of a drive's "
+                "reads"
             )
         if self.best.task.cache_bytes:
             found.append(
@@ -155,11 +147,11 @@ class Placement(VerbResult):
 
     def _text(self) -> str:
         """Return a line a plan, a tier and a table, and what is exposed."""
-        parts = [title(self), columns_text(plan_lines(self)), *notes(self)]
+        parts = [title(self), reports.columns_text(plan_lines(self)), *notes(self)]
         parts.append(f"Tiers under {self.best.name}")
-        parts[-1] += "\n" + columns_text(tier_lines(self.best))
+        parts[-1] += "\n" + reports.columns_text(tier_lines(self.best))
         lines = table_lines(self.best)
-        parts.append(f"Tables under {self.best.name}\n" + columns_text(lines))
+        parts.append(f"Tables under {self.best.name}\n" + reports.columns_text(lines))
         if self.scenario is not None:
             parts += scenario_parts(self.scenario)
         said = [remark for remark in self.diagnostics if remark.message]
@@ -171,7 +163,7 @@ def title(found: Placement) -> str:
     """Say what was asked."""
     best, question = found.best, found.question
     tables = best.task.tables
-    size = format_bytes(sum(table.nbytes for table in tables))
+    size = reports.format_bytes(sum(table.nbytes for table in tables))
     names = ", ".join(tier.name for tier in best.setting.tiers)
     text = (
         f"{found.model}: {len(tables):,} tables of {size} in {names} of "
@@ -180,7 +172,9 @@ def title(found: Placement) -> str:
     text += f"\nA query has {question.candidates:,} candidates, a host "
     text += f"{question.queries_per_s:,g} queries/s"
     if best.task.cache_bytes:
-        text += f", and a cache of {format_bytes(best.task.cache_bytes)} in DRAM"
+        text += (
+            f", and a cache of {reports.format_bytes(best.task.cache_bytes)} in DRAM"
+        )
     if question.latency is not None:
         text += f"; a query may take {question.latency}"
     return text + "."
@@ -206,9 +200,9 @@ def plan_lines(found: Placement) -> Lines:
         lines.append(
             (
                 plan.name,
-                format_us(priced.time_us),
+                reports.format_us(priced.time_us),
                 priced.chance,
-                format_us(plan.exposed_s * US),
+                reports.format_us(plan.exposed_s * US),
                 f"{plan.rates.per_s:,.4g}",
                 plan.rates.bound,
                 *(cells if fleet else ()),
@@ -248,9 +242,9 @@ def notes(found: Placement) -> list[str]:
         return [f"{how} A query waits for no tier."]
     beside = best.setting.beside_s(best.native_share)
     text = (
-        f"{how} A query waits {format_us(best.waits.seconds * US)} for "
-        f"{_awaited(best)}; {format_us(beside * US)} run beside, "
-        f"{format_us(best.exposed_s * US)} are exposed."
+        f"{how} A query waits {reports.format_us(best.waits.seconds * US)} for "
+        f"{_awaited(best)}; {reports.format_us(beside * US)} run beside, "
+        f"{reports.format_us(best.exposed_s * US)} are exposed."
     )
     return [text]
 
@@ -277,12 +271,12 @@ def tier_lines(plan: PlacedPlan) -> Lines:
             (
                 tier.name,
                 str(plan.places.count(number)),
-                format_bytes(use.used_bytes),
-                format_percent(use.used_bytes / tier.capacity_bytes),
+                reports.format_bytes(use.used_bytes),
+                reports.format_percent(use.used_bytes / tier.capacity_bytes),
                 f"{use.reads_per_s:,.0f}",
                 percent_text(use.reads_per_s / tier.reads_per_s),
                 f"{use.read_bytes_per_s / 1e9:.3g}",
-                format_us(use.latency_s * US),
+                reports.format_us(use.latency_s * US),
                 power_text(_watts(plan, use)),
             )
         )
@@ -388,9 +382,9 @@ def scenario_parts(scenario: Scenario) -> list[str]:
         f"{scenario.power(TIERS):,.6g} with them; {percent_text(scenario.saving)} saved"
     )
     return [
-        f"Fleets of {scenario.name}: {scenario.title}\n{columns_text(lines)}",
+        f"Fleets of {scenario.name}: {scenario.title}\n{reports.columns_text(lines)}",
         power,
-        f"Inputs of {scenario.name}\n{columns_text(inputs)}",
+        f"Inputs of {scenario.name}\n{reports.columns_text(inputs)}",
     ]
 
 

@@ -15,13 +15,7 @@ from perfc.costmodels.sheets import DRAM, HBM, find_tier
 from perfc.costmodels.tiers import RANDOM_SHARE, TieredTable, row_reads
 from perfc.ir import PerfcError
 from perfc.ir.support import brief, format_bytes
-from perfc.planning.searches import (
-    COST,
-    POWER,
-    HostService,
-    TierSetting,
-    TierTask,
-)
+from perfc.planning import searches
 from perfc.tools.placing.base import BaseStep, QueriedModel
 from perfc.tools.placing.question import Question, WantedTier
 
@@ -59,7 +53,7 @@ class Site:
         """Name of the memory that the device works from."""
         return DRAM if self.target.device.synchronous else HBM
 
-    def task(self, wanted: Sequence[WantedTier]) -> TierTask:
+    def task(self, wanted: Sequence[WantedTier]) -> searches.TierTask:
         """Return the tables and tiers as a search takes them."""
         found = [tier.find(self.target) for tier in wanted]
         tiers = sorted(found, key=self._slowness)
@@ -73,19 +67,19 @@ class Site:
         ]
         # Refuse an objective that nobody knows the numbers for.
         objective = self.question.objective
-        if objective == POWER:
+        if objective == searches.POWER:
             self.watts(required=True)
         for tier in tiers:
-            if objective == POWER and tier.name not in {HBM, DRAM}:
+            if objective == searches.POWER and tier.name not in {HBM, DRAM}:
                 tier_models.tier_watts(tier)
-            if objective == COST and tier.usd_per_byte is None:
+            if objective == searches.COST and tier.usd_per_byte is None:
                 msg = (
                     f"tier {tier.name}: its price is not known; add usd_per_gb to its "
                     "sheet"
                 )
                 raise PerfcError(msg)
         setting = self._setting(tuple(tiers))
-        return TierTask(
+        return searches.TierTask(
             setting=setting,
             tables=self.model.tables,
             cached=tuple(cached),
@@ -126,10 +120,10 @@ class Site:
             raise PerfcError(msg)
         return None if power is None else power.active(self.target.name)
 
-    def _setting(self, tiers: tuple[Tier, ...]) -> TierSetting:
+    def _setting(self, tiers: tuple[Tier, ...]) -> searches.TierSetting:
         asked, base = self.question, self.base
         fleet = asked.fleet_per_s
-        return TierSetting(
+        return searches.TierSetting(
             tiers=tiers,
             native=self.native,
             base_s=base.time_s,
@@ -157,14 +151,14 @@ class Site:
         return row_reads(target.resources, link, 1, 1.0).seconds
 
     @property
-    def _service(self) -> HostService:
+    def _service(self) -> searches.HostService:
         target = self.target
         power, resources = target.node_power, target.resources
         devices = power.accelerators if power is not None else 0
         compute_s, watts = self.base.time_s / max(devices, 1), self.watts()
         if self.native != DRAM or resources is None:
-            return HostService(compute_s=compute_s, watts=watts)
-        return HostService(
+            return searches.HostService(compute_s=compute_s, watts=watts)
+        return searches.HostService(
             compute_s=compute_s,
             dram_bytes=math.fsum(t.lookups * t.row_bytes for t in self.model.tables),
             dram_bytes_per_s=RANDOM_SHARE * resources.dram_bytes_per_s,
@@ -180,7 +174,7 @@ class Site:
         return float(self.target.fields.get("network.nics", 1)) * float(gbits) * 1e9 / 8
 
 
-def check_room(task: TierTask) -> None:
+def check_room(task: searches.TierTask) -> None:
     """Refuse tables that have no room."""
     tiers = task.setting.tiers
     for table in task.tables:

@@ -5,32 +5,23 @@ from __future__ import annotations
 import csv
 import io
 
-from perfc.tools.placing.report import (
-    Lines,
-    Placement,
-    notes,
-    plan_lines,
-    table_entries,
-    table_lines,
-    tier_lines,
-    title,
-)
+from perfc.tools.placing import report
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """What a cell begins with that a spreadsheet runs."""
 
 
-def markdown_text(found: Placement) -> str:
+def markdown_text(found: report.Placement) -> str:
     """Return the tables as GitHub draws them, one below the other."""
     parts = [
-        f"## {_escaped(title(found).splitlines()[0])}",
-        *map(_escaped, title(found).splitlines()[1:]),
-        _table(plan_lines(found)),
-        *map(_escaped, notes(found)),
+        f"## {_escaped(report.title(found).splitlines()[0])}",
+        *map(_escaped, report.title(found).splitlines()[1:]),
+        _table(report.plan_lines(found)),
+        *map(_escaped, report.notes(found)),
         f"### Tiers under {found.best.name}",
-        _table(tier_lines(found.best)),
+        _table(report.tier_lines(found.best)),
         f"### Tables under {found.best.name}",
-        _table(table_lines(found.best)),
+        _table(report.table_lines(found.best)),
     ]
     remarks = [
         f"- {one.level.value}: {_escaped(one.message)}" for one in found.diagnostics
@@ -38,7 +29,7 @@ def markdown_text(found: Placement) -> str:
     return "\n\n".join([*parts, *(["\n".join(remarks)] if remarks else [])]) + "\n"
 
 
-def _table(lines: Lines) -> str:
+def _table(lines: report.Lines) -> str:
     heading, *rows = lines
     written = [heading, ("---",) * len(heading), *rows]
     return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in written)
@@ -49,14 +40,14 @@ def _escaped(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "|*_`<\\[" else letter for letter in text)
 
 
-def csv_text(found: Placement) -> str:
+def csv_text(found: report.Placement) -> str:
     """Return a line for each table of each plan."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for number, row in enumerate(
         [("plan", plan.name), *entry.items()]
         for plan in found.ranked
-        for entry in table_entries(plan)
+        for entry in report.table_entries(plan)
     ):
         if not number:
             writer.writerow([name for name, _ in row])

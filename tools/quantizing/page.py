@@ -6,18 +6,8 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 
+from perfc.tools import pages
 from perfc.tools.charts import interval_text, plan_bars, time_and_memory
-from perfc.tools.pages import (
-    Axis,
-    Chart,
-    Heading,
-    Part,
-    Remarks,
-    Section,
-    Series,
-    page,
-    quantity_table,
-)
 from perfc.tools.quantizing.report import Quantization, frontier_table, plan_table
 from perfc.tools.reports import format_change, format_us
 
@@ -28,14 +18,14 @@ def quantized_page(found: Quantization) -> str:
     """Return the page; it loads nothing from anywhere."""
     usable = found.target.device.memory.usable_bytes
     chart = time_and_memory(found.plans, usable)
-    parts: list[Part] = [
+    parts: list[pages.Part] = [
         _heading(found),
-        Remarks(found.diagnostics),
-        Section(
+        pages.Remarks(found.diagnostics),
+        pages.Section(
             "Plans",
             [
                 plan_bars(found.plans, "Time of a step under each plan"),
-                quantity_table(plan_table(found), "Plans"),
+                pages.quantity_table(plan_table(found), "Plans"),
                 *([] if chart is None else [chart]),
             ],
         ),
@@ -43,16 +33,16 @@ def quantized_page(found: Quantization) -> str:
     ]
     if kept := found.best.kept:
         lines = [("op", "type", "reason"), *((k.name, k.dtype, k.reason) for k in kept)]
-        listed = quantity_table(lines, "Kept ops", search=True)
-        parts.append(Section("Kept as they are", [listed]))
-    return page(f"perfc quantize: {found.best.report.model.name}", parts)
+        listed = pages.quantity_table(lines, "Kept ops", search=True)
+        parts.append(pages.Section("Kept as they are", [listed]))
+    return pages.page(f"perfc quantize: {found.best.report.model.name}", parts)
 
 
-def _heading(found: Quantization) -> Heading:
+def _heading(found: Quantization) -> pages.Heading:
     best, report, original = found.best, found.best.report, found.original.report
     batch = report.model.batch
     change = report.time_us / original.time_us - 1
-    return Heading(
+    return pages.Heading(
         f"{report.model.name} in fewer bits on {found.target.name}",
         asked=(
             report.runtime,
@@ -73,7 +63,7 @@ def _heading(found: Quantization) -> Heading:
     )
 
 
-def _frontier(found: Quantization) -> Iterator[Part]:
+def _frontier(found: Quantization) -> Iterator[pages.Part]:
     points = found.frontier
     if not points:
         return
@@ -83,18 +73,20 @@ def _frontier(found: Quantization) -> Iterator[Part]:
         for one in points
     ]
     series = [
-        Series("fastest plan of each loss", x, y, drawn="steps"),
-        Series("plans", x, y, notes=notes),
+        pages.Series("fastest plan of each loss", x, y, drawn="steps"),
+        pages.Series("plans", x, y, notes=notes),
     ]
     if found.budget is not None and found.loss is not None:
         ends = [found.budget, found.budget], [min(y), max(y)]
-        series.append(Series("budget", *ends, drawn="dashes", color=-1))
+        series.append(pages.Series("budget", *ends, drawn="dashes", color=-1))
         mine = [found.loss], [found.best.report.time_us]
-        series.append(Series(found.best.name, *mine, color=1))
+        series.append(pages.Series(found.best.name, *mine, color=1))
     text = "No plan of less loss is faster than the line."
-    chart = Chart(Axis("loss"), Axis("time of a step", "us"), series, text)
-    table = quantity_table(frontier_table(points), "Frontier")
-    yield Section("Time against loss", [chart, table])
+    chart = pages.Chart(
+        pages.Axis("loss"), pages.Axis("time of a step", "us"), series, text
+    )
+    table = pages.quantity_table(frontier_table(points), "Frontier")
+    yield pages.Section("Time against loss", [chart, table])
 
 
 def quantized_markdown(found: Quantization) -> str:

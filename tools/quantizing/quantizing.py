@@ -19,6 +19,7 @@ from perfc.passes.precision import TABLE, Candidate, Quantize, candidates, untra
 from perfc.planning.searches import Option, best_options
 from perfc.tools.analysis import priced
 from perfc.tools.models import Model, load_request
+from perfc.tools.quantizing import question
 from perfc.tools.quantizing.losses import Losses, read_losses
 from perfc.tools.quantizing.plan import (
     ORIGINAL,
@@ -27,14 +28,6 @@ from perfc.tools.quantizing.plan import (
     KeptOp,
     PrecisionPlan,
     casts_of,
-)
-from perfc.tools.quantizing.question import (
-    Precision,
-    check_sums,
-    check_types,
-    own_type,
-    rows_on,
-    type_name,
 )
 from perfc.tools.quantizing.remarks import unused_types, why_slower
 from perfc.tools.quantizing.report import Quantization
@@ -51,7 +44,7 @@ _ROUNDING = 1e-12
 """Share of the budget that a sum may be above it for how floats are added."""
 
 
-def quantize(request: Request, asked: Precision) -> Quantization:
+def quantize(request: Request, asked: question.Precision) -> Quantization:
     """Price a model as it is, quantised as asked, and in the types to compare.
 
     With losses, what is quantised is chosen: the most device time saved by ops whose
@@ -71,7 +64,7 @@ def quantize(request: Request, asked: Precision) -> Quantization:
     target = request.target
     if not isinstance(target, Target):
         target = load_target(target, request.overrides)
-    check_sums(asked, target)
+    question.check_sums(asked, target)
     return _Quantizer(load_request(request), target, asked).run()
 
 
@@ -88,7 +81,7 @@ class _Quantizer:
 
     request: Request
     target: Target
-    asked: Precision
+    asked: question.Precision
 
     @property
     def model(self) -> Model:
@@ -126,26 +119,28 @@ class _Quantizer:
             ),
         )
 
-    def _plan(self, asked: Precision, name: str) -> PrecisionPlan:
-        return self.plan_of(asked.transform(rows_on(self.target)), name)
+    def _plan(self, asked: question.Precision, name: str) -> PrecisionPlan:
+        return self.plan_of(asked.transform(question.rows_on(self.target)), name)
 
     def plan_of(
         self, transform: Quantize, name: str, kept: Mapping[str, str] | None = None
     ) -> PrecisionPlan:
         """Price the model as a pass makes it; *kept* says why ops are not quantised."""
         program = self.model.program
-        check_types(transform, program, self.target)
+        question.check_types(transform, program, self.target)
         found = [*candidates(program)]
         model = self.model.rewritten(transform)
         # The types that parameters are stored in, by their names.
         graphs = [rank.ops for rank in model.program.classes if rank.ops is not None]
-        stored = {v.name: type_name(v) for graph in graphs for v in graph.parameters}
+        stored = {
+            v.name: question.type_name(v) for graph in graphs for v in graph.parameters
+        }
         listed = {
             one.name: KeptOp(
-                one.name, own_type(one), _reason(one, transform, kept or {})
+                one.name, question.own_type(one), _reason(one, transform, kept or {})
             )
             for one in found
-            if stored[one.weight.name] == own_type(one)
+            if stored[one.weight.name] == question.own_type(one)
         }
         return self._priced(name, model, tuple(listed.values()))
 
@@ -188,7 +183,7 @@ class _Search:
     """
 
     quantizer: _Quantizer
-    asked: Precision
+    asked: question.Precision
     original: PrecisionPlan
     path: Path
     budget: float
@@ -206,7 +201,9 @@ class _Search:
         for dtype in sorted({dtype for each in losses.values() for dtype in each}):
             named = {op: dtype for op, each in losses.items() if dtype in each}
             transform = self._transform(named)
-            check_types(transform, self.quantizer.model.program, self.quantizer.target)
+            question.check_types(
+                transform, self.quantizer.model.program, self.quantizer.target
+            )
         savings = self._savings(free, losses)
         best = self._chosen(losses, savings, self.budget)
         plan = attrs.evolve(
@@ -226,13 +223,13 @@ class _Search:
 
     def _free(self) -> dict[str, str]:
         """Return the ops that may be quantised, and the types asked for."""
-        transform = self.asked.transform(rows_on(self.quantizer.target))
+        transform = self.asked.transform(question.rows_on(self.quantizer.target))
         chosen = transform.chosen(self.quantizer.model.program)
         return {
             one.name: dtype
             for one, dtype in chosen.items()
             if not any(kept.matches(one.names) for kept in transform.kept)
-            and dtype != own_type(one)
+            and dtype != question.own_type(one)
         }
 
     def _budgets(self, losses: Losses) -> list[float]:
@@ -243,7 +240,7 @@ class _Search:
     def _transform(self, chosen: Mapping[str, str]) -> Quantize:
         said = [text for text in (self.asked.keep,) if text]
         said += [f"{glob.escape(op)}:{dtype}" for op, dtype in chosen.items()]
-        transform = self.asked.transform(rows_on(self.quantizer.target))
+        transform = self.asked.transform(question.rows_on(self.quantizer.target))
         return attrs.evolve(transform, embeddings="", linear="", keep=",".join(said))
 
     def _plan(

@@ -9,14 +9,8 @@ import attrs
 
 from perfc.costmodels import Target
 from perfc.ir import Program, UsageError, Value
+from perfc.passes import precision
 from perfc.passes.graphs import typed
-from perfc.passes.precision import (
-    FALLBACKS,
-    Candidate,
-    Quantize,
-    check_rate,
-    linear_type,
-)
 from perfc.tools.given import check_known
 
 FP32, CAFFE2, FBGEMM = "fp32", "caffe2", "fbgemm"
@@ -66,9 +60,9 @@ class Precision:
         for name in self.compare:
             check_known("--compare", name, tuple(_COMPARED))
 
-    def transform(self, rows: str) -> Quantize:
+    def transform(self, rows: str) -> precision.Quantize:
         """Return the pass that makes a model so; *rows* is how tables lie in memory."""
-        return Quantize(
+        return precision.Quantize(
             embeddings=self.embeddings,
             linear=self.linear,
             activations=self.activations,
@@ -125,16 +119,16 @@ def check_sums(asked: Precision, target: Target) -> None:
         raise UsageError(msg)
 
 
-def check_types(asked: Quantize, program: Program, target: Target) -> None:
+def check_types(asked: precision.Quantize, program: Program, target: Target) -> None:
     """Refuse types of linear layers that a target does not multiply in."""
     names = {t for one, t in asked.chosen(program).items() if one.kind == "linear"}
     if asked.linear:
-        names.add(FALLBACKS.get(asked.linear, asked.linear))
+        names.add(precision.FALLBACKS.get(asked.linear, asked.linear))
     for name in sorted(names):
-        check_rate(linear_type(name, "linear"), target)
+        precision.check_rate(precision.linear_type(name, "linear"), target)
 
 
-def own_type(one: Candidate) -> str:
+def own_type(one: precision.Candidate) -> str:
     """Return the type that a table or layer has before anything is changed."""
     return type_name(one.weight)
 

@@ -11,16 +11,8 @@ import attrs
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic
 from perfc.ir.support import Json, brief
+from perfc.tools import reports
 from perfc.tools.quantizing.plan import Frontier, PrecisionPlan
-from perfc.tools.reports import (
-    PricedPlan,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_change,
-    format_us,
-    with_probabilities,
-)
 from perfc.tools.request import Request
 
 _SHOWN = 12
@@ -28,7 +20,7 @@ _SHOWN = 12
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Quantization(VerbResult):
+class Quantization(reports.VerbResult):
     """A model as it is, quantised as asked, and in the types to compare.
 
     Attributes:
@@ -70,14 +62,16 @@ class Quantization(VerbResult):
         return [_row(one, priced, self.original) for one, priced in made]
 
     @property
-    def plans(self) -> tuple[PricedPlan, ...]:
+    def plans(self) -> tuple[reports.PricedPlan, ...]:
         """What all verbs say of the plans."""
         return self._plans
 
     @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
+    def _plans(self) -> tuple[reports.PricedPlan, ...]:
         errors = [one.report.errors if one.fits else None for one in self.plans_made]
-        return with_probabilities([one.priced for one in self.plans_made], errors)
+        return reports.with_probabilities(
+            [one.priced for one in self.plans_made], errors
+        )
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -106,7 +100,7 @@ class Quantization(VerbResult):
         }
 
     def _text(self) -> str:
-        parts = [_title(self), columns_text(plan_table(self))]
+        parts = [_title(self), reports.columns_text(plan_table(self))]
         parts += [part for part in (_kept_text(self.best), _frontier(self)) if part]
         told = [f"{one.level.value}: {one.message}" for one in self.diagnostics]
         return "\n\n".join([*parts, *told]) + "\n"
@@ -130,19 +124,19 @@ def plan_table(found: Quantization) -> list[tuple[str, ...]]:
     for one, priced in zip(found.plans_made, found.plans, strict=True):
         low_us, high_us = one.report.interval_us
         alone_us = one.report.summary["device_only_us"]
-        peak = format_bytes(one.report.memory_use.peak_bytes)
+        peak = reports.format_bytes(one.report.memory_use.peak_bytes)
         rows.append(
             (
                 one.name,
-                format_us(one.report.time_us),
-                f"{format_us(low_us)} to {format_us(high_us)}",
+                reports.format_us(one.report.time_us),
+                f"{reports.format_us(low_us)} to {reports.format_us(high_us)}",
                 ""
                 if one is found.original
-                else format_change(one.report.time_us / base_us - 1),
+                else reports.format_change(one.report.time_us / base_us - 1),
                 priced.chance,
-                "-" if alone_us is None else format_us(alone_us),
-                format_bytes(one.tables_bytes),
-                format_bytes(one.rest_bytes),
+                "-" if alone_us is None else reports.format_us(alone_us),
+                reports.format_bytes(one.tables_bytes),
+                reports.format_bytes(one.rest_bytes),
                 peak if one.fits else f"{peak}, too much",
                 str(one.casts),
                 one.report.bound,
@@ -182,8 +176,8 @@ def frontier_table(points: Sequence[Frontier]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 f"{one.loss:g}",
-                format_us(one.time_us),
-                "-" if alone_us is None else format_us(alone_us),
+                reports.format_us(one.time_us),
+                "-" if alone_us is None else reports.format_us(alone_us),
                 str(one.quantized),
                 str(one.kept),
             )
@@ -198,10 +192,10 @@ def _frontier(found: Quantization) -> str:
         f"Time against loss; the budget is {found.budget:g}, the plan loses "
         f"{found.loss:g}"
     )
-    return f"{head}\n{columns_text(frontier_table(found.frontier))}"
+    return f"{head}\n{reports.columns_text(frontier_table(found.frontier))}"
 
 
-def _row(one: PrecisionPlan, said: PricedPlan, original: PrecisionPlan) -> Json:
+def _row(one: PrecisionPlan, said: reports.PricedPlan, original: PrecisionPlan) -> Json:
     return {
         **said.to_dict(),
         "step_us": one.report.time_us,

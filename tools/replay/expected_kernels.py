@@ -8,16 +8,8 @@ from typing import NamedTuple
 
 import attrs
 
+from perfc import ir, passes
 from perfc.costmodels import Estimate, Target
-from perfc.ir import Diagnostic, Kernel, LaunchGraph, Program, TaskKind
-from perfc.passes import (
-    KERNEL_COST,
-    LAUNCHES,
-    KernelCost,
-    LowerKernels,
-    PassManager,
-    ShapeInference,
-)
 from perfc.passes.lowering import MEMSET
 
 
@@ -34,13 +26,13 @@ class ModelRow(NamedTuple):
 class ExpectedKernel:
     """A kernel that perfc launches for an op."""
 
-    kernel: Kernel
+    kernel: ir.Kernel
     row: ModelRow
 
 
 def expected_kernels(
-    program: Program | None, target: Target, modes: Iterable[bool]
-) -> tuple[dict[tuple[str, bool], list[ExpectedKernel]], tuple[Diagnostic, ...]]:
+    program: ir.Program | None, target: Target, modes: Iterable[bool]
+) -> tuple[dict[tuple[str, bool], list[ExpectedKernel]], tuple[ir.Diagnostic, ...]]:
     """Return the kernels that perfc launches for each call, and what passes say.
 
     cuBLAS and cuDNN choose TF32 call by call, so calls are lowered both ways.
@@ -54,13 +46,15 @@ def expected_kernels(
     if program is None:
         return {}, ()
     found: dict[tuple[str, bool], list[ExpectedKernel]] = defaultdict(list)
-    remarks: dict[Diagnostic, None] = {}
+    remarks: dict[ir.Diagnostic, None] = {}
     for tf32 in sorted(modes):
-        lower = LowerKernels(inputs="device", tf32=tf32, cudnn_tf32=tf32)
-        manager = PassManager((ShapeInference(), lower, KernelCost()))
+        lower = passes.LowerKernels(inputs="device", tf32=tf32, cudnn_tf32=tf32)
+        manager = passes.PassManager(
+            (passes.ShapeInference(), lower, passes.KernelCost())
+        )
         analysis = manager.run(program, target)
-        (graph,) = analysis.get(LAUNCHES)
-        (cost,) = analysis.get(KERNEL_COST)
+        (graph,) = analysis.get(passes.LAUNCHES)
+        (cost,) = analysis.get(passes.KERNEL_COST)
         for task, kernel in enumerate(graph.kernel):
             if kernel >= 0 and not _is_cleared_or_copied(graph, task):
                 key = graph.ops[graph.op[task]].node.partition(".")[0]
@@ -70,10 +64,10 @@ def expected_kernels(
     return dict(found), tuple(remarks)
 
 
-def _is_cleared_or_copied(graph: LaunchGraph, task: int) -> bool:
+def _is_cleared_or_copied(graph: ir.LaunchGraph, task: int) -> bool:
     if graph.detail[graph.issue[task]] == MEMSET:
         return True
-    return graph.kind[task] is TaskKind.COPY and graph.detail[task] != "d2d"
+    return graph.kind[task] is ir.TaskKind.COPY and graph.detail[task] != "d2d"
 
 
 def model_row(cost: Estimate, row: int) -> ModelRow:

@@ -7,28 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from perfc.fitting.trace_host import HostTime
-from perfc.tools.pages import (
-    Axis,
-    Bar,
-    Bars,
-    Chart,
-    Heading,
-    Part,
-    Remarks,
-    Section,
-    Series,
-    page,
-    quantity_table,
-)
+from perfc.tools import pages
+from perfc.tools.replay import replay_report
 from perfc.tools.replay.kernel_prices import TracePrices
 from perfc.tools.replay.replay import Idle, Replayed
 from perfc.tools.replay.replay_places import places_lines
-from perfc.tools.replay.replay_report import (
-    longest_lines,
-    overhead_lines,
-    remarks,
-    trace_lines,
-)
 from perfc.tools.replay.trace_prices_report import kernel_lines
 from perfc.tools.reports import format_change, format_percent, format_us
 
@@ -52,21 +35,21 @@ def replay_page(
         predicted: What perfc predicts for their kernels, where it was used.
 
     """
-    parts: list[Part] = [
+    parts: list[pages.Part] = [
         _heading(replayed),
-        Remarks(remarks(replayed, predicted)),
-        Section("Measured and simulated", [*_steps(replayed)]),
+        pages.Remarks(replay_report.remarks(replayed, predicted)),
+        pages.Section("Measured and simulated", [*_steps(replayed)]),
     ]
     if predicted:
-        tables = [quantity_table(kernel_lines(p), "Kernels") for p in predicted]
-        parts.append(Section("Kernels, predicted", tables))
+        tables = [pages.quantity_table(kernel_lines(p), "Kernels") for p in predicted]
+        parts.append(pages.Section("Kernels, predicted", tables))
     parts += _device(replayed)
     if places := places_lines(replayed):
         name = places[0][0]
-        table = quantity_table(places, f"Time of each {name}")
-        parts.append(Section(f"By {name}", [table]))
+        table = pages.quantity_table(places, f"Time of each {name}")
+        parts.append(pages.Section(f"By {name}", [table]))
     parts += _host(times)
-    return page(f"perfc replay: {_names(replayed)}", parts)
+    return pages.page(f"perfc replay: {_names(replayed)}", parts)
 
 
 def _names(replayed: Sequence[Replayed]) -> str:
@@ -75,7 +58,7 @@ def _names(replayed: Sequence[Replayed]) -> str:
     return name + (f" and {len(others):,} more" if others else "")
 
 
-def _heading(replayed: Sequence[Replayed]) -> Heading:
+def _heading(replayed: Sequence[Replayed]) -> pages.Heading:
     measured_us = math.fsum(one.measured_us for one in replayed)
     simulated_us = math.fsum(one.simulated_us for one in replayed)
     error = simulated_us / measured_us - 1 if measured_us else 0.0
@@ -86,7 +69,7 @@ def _heading(replayed: Sequence[Replayed]) -> Heading:
     waits = {"exposed communication": exposed_us, **_idle_us(replayed)}
     longest = max(waits, key=waits.__getitem__)
     share = format_percent(waits[longest] / simulated_us) if simulated_us else "0 %"
-    return Heading(
+    return pages.Heading(
         f"Replay of {_names(replayed)}",
         asked=(
             f"{count:,} traces" if count > 1 else "one trace",
@@ -105,7 +88,7 @@ def _heading(replayed: Sequence[Replayed]) -> Heading:
     )
 
 
-def _steps(replayed: Sequence[Replayed]) -> Iterator[Part]:
+def _steps(replayed: Sequence[Replayed]) -> Iterator[pages.Part]:
     """Yield a chart of the steps of all traces, and the table of traces and steps."""
     steps = [
         (f"{PurePath(one.recorded.trace.file).name} {step.name}", step.name, step)
@@ -117,26 +100,30 @@ def _steps(replayed: Sequence[Replayed]) -> Iterator[Part]:
         notes = [f"{name}: {format_change(step.error, 2)}" for name, _, step in steps]
         measured = [step.measured_us for *_, step in steps]
         simulated = [step.simulated_us for *_, step in steps]
-        yield Chart(
-            Axis("step", words=[n.removeprefix("ProfilerStep#") for _, n, _ in steps]),
-            Axis("time of a step", "us"),
+        yield pages.Chart(
+            pages.Axis(
+                "step", words=[n.removeprefix("ProfilerStep#") for _, n, _ in steps]
+            ),
+            pages.Axis("time of a step", "us"),
             [
-                Series("measured", x, measured, sizes=[_LARGE] * len(x), color=-1),
-                Series("simulated", x, simulated, notes=notes),
+                pages.Series(
+                    "measured", x, measured, sizes=[_LARGE] * len(x), color=-1
+                ),
+                pages.Series("simulated", x, simulated, notes=notes),
             ],
             "Discs are what was measured of each step, points what is simulated.",
         )
-    yield quantity_table([*_named(replayed)], "Traces and steps", search=True)
+    yield pages.quantity_table([*_named(replayed)], "Traces and steps", search=True)
 
 
 def _named(replayed: Sequence[Replayed]) -> Iterator[tuple[str, ...]]:
     name = ""
-    for first, *others in trace_lines(replayed):
+    for first, *others in replay_report.trace_lines(replayed):
         name = PurePath(first).name or name
         yield (name, *others)
 
 
-def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
+def _device(replayed: Sequence[Replayed]) -> Iterator[pages.Part]:
     """Yield a part of the simulated time a bar: work, exposed collectives, idle."""
     whole_us = math.fsum(one.simulated_us for one in replayed)
     parts_us = {
@@ -149,7 +136,7 @@ def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
         parts_us[f"idle: {reason}"] = us
     kinds = {"working": "kernel", "of it exposed communication": "comm"}
     bars = [
-        Bar(
+        pages.Bar(
             name,
             us,
             format_us(us),
@@ -160,7 +147,9 @@ def _device(replayed: Sequence[Replayed]) -> Iterator[Part]:
         if us
     ]
     if bars:
-        yield Section("What the devices do", [Bars(bars, "What the devices do")])
+        yield pages.Section(
+            "What the devices do", [pages.Bars(bars, "What the devices do")]
+        )
 
 
 def _idle_us(replayed: Sequence[Replayed]) -> dict[str, float]:
@@ -172,9 +161,11 @@ def _idle_us(replayed: Sequence[Replayed]) -> dict[str, float]:
     }
 
 
-def _host(times: Sequence[HostTime]) -> Iterator[Part]:
-    tables: list[Part] = [quantity_table(overhead_lines(times), "Overheads")]
-    longest = longest_lines(times)
+def _host(times: Sequence[HostTime]) -> Iterator[pages.Part]:
+    tables: list[pages.Part] = [
+        pages.quantity_table(replay_report.overhead_lines(times), "Overheads")
+    ]
+    longest = replay_report.longest_lines(times)
     if len(longest) > 1:
-        tables.append(quantity_table(longest, "Ops whose overheads take longest"))
-    yield Section("What the hosts do", tables)
+        tables.append(pages.quantity_table(longest, "Ops whose overheads take longest"))
+    yield pages.Section("What the hosts do", tables)

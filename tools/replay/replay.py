@@ -15,14 +15,7 @@ from perfc.fitting.trace_host import BETWEEN_GAPS, HostTime, host_times
 from perfc.ir import PerfcError, TaskKind
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import brief, counted
-from perfc.passes import Timeline
-from perfc.passes.timing import (
-    Competition,
-    TimeConstants,
-    link_graphs,
-    solve,
-    solve_contended,
-)
+from perfc.passes import Timeline, timing
 from perfc.tools.replay.occupancy import TIE_US, Rooms, rooms_of, urgent_kernels
 from perfc.tools.replay.step_times import StepTimes, relative_error, step_times
 from perfc.traces import Gap, Recorded, covered, joined
@@ -157,16 +150,16 @@ def _run(  # noqa: PLR0913 - one argument per choice
     ]
     # A timeline has one set of constants. The ranks of a run are on equal machines, so
     # what was measured on each differs by noise only and is averaged.
-    constants = TimeConstants(
+    constants = timing.TimeConstants(
         stream_gap_s=_mean(rank.stream_gap_us for rank in ranks) * 1e-6,
         graph_gap_s=_mean(rank.graph_gap_us for rank in ranks) * 1e-6,
         launch_latency_s=_mean(rank.launch_latency_us for rank in ranks) * 1e-6,
     )
-    timeline = link_graphs(graphs, constants)
+    timeline = timing.link_graphs(graphs, constants)
     if contention:
         start_s, end_s, cause = _contended(ranks, timeline, seconds, device)
     else:
-        start_s, end_s, cause = solve(timeline, seconds)
+        start_s, end_s, cause = timing.solve(timeline, seconds)
     found: list[Replayed] = []
     for rank, first in zip(ranks, timeline.offsets, strict=True):
         # The timeline numbers the tasks of all ranks together; reports are per rank.
@@ -187,7 +180,7 @@ def _contended(
     """Schedule, with contention where any kernel leaves others no room."""
     rooms: list[Rooms | None] = [rooms_of(rank, device) for rank in ranks]
     if not any(rooms):
-        return solve(timeline, seconds)
+        return timing.solve(timeline, seconds)
     urgent = {
         first + task
         for rank, first in zip(ranks, timeline.offsets, strict=True)
@@ -202,8 +195,8 @@ def _contended(
         )
 
     came_s = [us * 1e-6 for rank in ranks for us in rank.start_us]
-    competition = Competition(full_s, urgent, came_s, TIE_US * 1e-6)
-    return solve_contended(timeline, seconds, competition)
+    competition = timing.Competition(full_s, urgent, came_s, TIE_US * 1e-6)
+    return timing.solve_contended(timeline, seconds, competition)
 
 
 _ELSEWHERE = 1 << 60

@@ -19,6 +19,7 @@ from perfc.costmodels.machine import ANOTHER_DAY, WAVE_SIGMA, wave_ratio
 from perfc.ir import Diagnostic
 from perfc.ir.launch import BUSY_KINDS
 from perfc.ir.support import Level, brief
+from perfc.tools.replay import rescale_interval
 from perfc.tools.replay.kernel_prices import (
     By,
     Price,
@@ -29,12 +30,6 @@ from perfc.tools.replay.kernel_prices import (
 from perfc.tools.replay.message_prices import SentPrice
 from perfc.tools.replay.recorded_ops import TraceOps
 from perfc.tools.replay.replay import KernelSeconds, Replayed, replay_alone
-from perfc.tools.replay.rescale_interval import (
-    Intervals,
-    find_intervals,
-    host_uncertainty,
-    own_seconds,
-)
 from perfc.tools.replay.typical_ops import (
     SIGMA_OWN,
     SIGMA_SHARED,
@@ -99,7 +94,7 @@ class Rescaled:
     target: Target
     scaled: Mapping[int, Scaled]
     replayed: Replayed
-    intervals: Intervals
+    intervals: rescale_interval.Intervals
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -162,10 +157,10 @@ class Rescaling:
 
     def _intervals(
         self, target: Target, scaled: Mapping[int, Scaled], expected: Replayed
-    ) -> Intervals:
+    ) -> rescale_interval.Intervals:
         """Return them: errors of the host's times, and of the device's."""
         recorded = self.ops.recorded
-        own_s = own_seconds(recorded, self.host)
+        own_s = rescale_interval.own_seconds(recorded, self.host)
 
         def again(host_log: float, device_log: float) -> Replayed:
             factor = math.exp(host_log)
@@ -173,9 +168,11 @@ class Rescaling:
             return self._run(target, _moved(scaled, device_log) | host)
 
         same = self.same_host or target.name == self.origin.target.name
-        unknown = host_uncertainty(recorded, self.host, same_host=same)
+        unknown = rescale_interval.host_uncertainty(recorded, self.host, same_host=same)
         sigma = math.hypot(_sigma(self.ops, scaled), ANOTHER_DAY)
-        return find_intervals(expected, unknown, sigma, target.name, again)
+        return rescale_interval.find_intervals(
+            expected, unknown, sigma, target.name, again
+        )
 
     def _priced(self, target: Target) -> tuple[TracePrices, dict[int, Typical]]:
         """Return prices there, and the ratios of typical ops."""

@@ -11,21 +11,7 @@ from typing import Literal
 import attrs
 import numpy as np
 
-from perfc.tools import pages
-from perfc.tools.charts import (
-    MemoryOverTime,
-    Roofline,
-    RooflinePoint,
-    memory_timeline,
-    roofline_points,
-)
-from perfc.tools.reports import (
-    Report,
-    format_bytes,
-    format_percent,
-    format_quantity,
-    format_us,
-)
+from perfc.tools import charts, pages, reports
 
 _MOST_POINTS = 1500
 """Points of a roofline: those that take longest."""
@@ -57,7 +43,7 @@ _MEMORY_COLORS = {
 }
 
 
-def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
+def roofline_chart(report: reports.Report, of: int = 1) -> pages.Chart | None:
     """Return every kernel below what bounds it; None without any that computes.
 
     Args:
@@ -65,7 +51,7 @@ def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
         of: How many reports there are on the page.
 
     """
-    found = roofline_points(report)
+    found = charts.roofline_points(report)
     computing = [
         point
         for point in found.points
@@ -74,7 +60,7 @@ def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
     if not computing:
         return None
     # Ops by kind and place, those that take longest first.
-    groups: defaultdict[tuple[str, str, str, str], list[RooflinePoint]]
+    groups: defaultdict[tuple[str, str, str, str], list[charts.RooflinePoint]]
     groups = defaultdict(list)
     for one in computing:
         places = (one.flop_per_byte or 0.0, one.flop_per_s or 0.0)
@@ -95,20 +81,20 @@ def roofline_chart(report: Report, of: int = 1) -> pages.Chart | None:
     )
 
 
-def _roofs(found: Roofline, low: float, high: float) -> Iterator[pages.Series]:
+def _roofs(found: charts.Roofline, low: float, high: float) -> Iterator[pages.Series]:
     """Yield a slope for each memory and a ceiling for each mode that is computed in."""
     top = max(found.flop_per_s.values())
     slowest = min(found.bytes_per_s.values())
     for name, rate in found.bytes_per_s.items():
         end = min(top / rate, high)
-        label = f"{name} {format_quantity(rate, 'B/s')}"
+        label = f"{name} {reports.format_quantity(rate, 'B/s')}"
         drawn: Literal["line", "dashes"] = "line" if rate == slowest else "dashes"
         places = [low, max(end, low)]
         ups = [rate * place for place in places]
         yield pages.Series(label, places, ups, drawn, color=-1, label="start")
     for mode, rate in found.flop_per_s.items():
         ridge = rate / max(found.bytes_per_s.values())
-        label = f"{mode} {format_quantity(rate, 'FLOP/s')}"
+        label = f"{mode} {reports.format_quantity(rate, 'FLOP/s')}"
         places = [min(ridge, high / 2), max(high, 2 * ridge)]
         yield pages.Series(label, places, [rate] * 2, "line", color=-1, label="end")
 
@@ -120,7 +106,7 @@ class _Point:
     op: str
     flop_per_byte: float
     flop_per_s: float
-    found: Sequence[RooflinePoint]
+    found: Sequence[charts.RooflinePoint]
 
     @property
     def time_us(self) -> float:
@@ -134,7 +120,9 @@ class _Point:
     def note(self) -> str:
         first, *others = self.found
         name = f"{first.node} and {len(others):,} alike" if others else first.node
-        time = f"{format_us(self.time_us)} ({format_percent(self.share)})"
+        time = (
+            f"{reports.format_us(self.time_us)} ({reports.format_percent(self.share)})"
+        )
         return f"{name}: {time}, {first.math}, {first.provenance}"
 
 
@@ -160,7 +148,9 @@ def _points(drawn: Sequence[_Point]) -> Iterator[pages.Series]:
 
 
 def _roofline_text(
-    found: Roofline, computing: Sequence[RooflinePoint], drawn: Sequence[_Point]
+    found: charts.Roofline,
+    computing: Sequence[charts.RooflinePoint],
+    drawn: Sequence[_Point],
 ) -> str:
     """Say what is drawn, how close to its roofs, and what has no place there."""
     text = "Each point is the kernels of an op, or of several alike, as large as their "
@@ -181,19 +171,19 @@ def _roofline_text(
             for points in (found.points, computing)
         )
         text += f" {rest:,} more do no arithmetic to speak of; they take "
-        text += f"{format_us(all_us - own_us)}."
+        text += f"{reports.format_us(all_us - own_us)}."
     return text
 
 
-def _is_above(one: RooflinePoint, found: Roofline) -> bool:
+def _is_above(one: charts.RooflinePoint, found: charts.Roofline) -> bool:
     slope = max(found.bytes_per_s.values()) * (one.flop_per_byte or 0.0)
     roof = min(found.flop_per_s[one.math], slope)
     return (one.flop_per_s or 0.0) > _ABOVE * roof
 
 
-def memory_chart(report: Report) -> pages.Chart | None:
+def memory_chart(report: reports.Report) -> pages.Chart | None:
     """Return memory that is held over the step; None if none is."""
-    found = memory_timeline(report)
+    found = charts.memory_timeline(report)
     if not max(found.allocated_bytes, default=0):
         return None
     at = _moments(found)
@@ -212,7 +202,7 @@ def memory_chart(report: Report) -> pages.Chart | None:
     ]
     peak, usable = max(found.allocated_bytes), report.target.device.memory.usable_bytes
     if peak > _WORTH_DRAWING * usable:
-        label = f"{report.target.name} has {format_bytes(usable)}"
+        label = f"{report.target.name} has {reports.format_bytes(usable)}"
         line = pages.Series(
             label, [0.0, end_us], [usable] * 2, "dashes", color=-1, label="end"
         )
@@ -226,19 +216,19 @@ def memory_chart(report: Report) -> pages.Chart | None:
     )
 
 
-def _memory_text(report: Report, found: MemoryOverTime) -> str:
+def _memory_text(report: reports.Report, found: charts.MemoryOverTime) -> str:
     peak = found.allocated_bytes[found.peak]
     text = (
         "What tensors take of the device's memory, when the host allocates it, which "
     )
-    text += f"may be ahead of the device; {format_bytes(peak)} at most"
+    text += f"may be ahead of the device; {reports.format_bytes(peak)} at most"
     text += f", at {found.at_node}" if found.at_node else ""
     if len(found.start_us) > _MOST_MOMENTS:
         text += f". Of {len(found.start_us):,} moments, the largest of each stretch"
     return f"{text}."
 
 
-def _moments(found: MemoryOverTime) -> list[int]:
+def _moments(found: charts.MemoryOverTime) -> list[int]:
     """Return which points are drawn: the first, the last, and peaks of stretches."""
     count = len(found.start_us)
     if count <= _MOST_MOMENTS:

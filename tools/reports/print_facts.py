@@ -12,23 +12,12 @@ from typing import TypeVar
 
 import attrs
 
-from perfc.ir import AnnotationKey, LaunchGraph, Node, Value
+from perfc.ir import AnnotationKey, LaunchGraph, Node, Value, node_kinds
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    is_constant,
-)
 from perfc.ir.program import RankClass
 from perfc.ir.record import format_attribute
 from perfc.ir.text import print_program
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    ELEMENTS,
-    HOSTED,
-    INTERVAL,
-    KERNEL_COST,
-    LAUNCHES,
-    SCHEDULE,
-)
+from perfc.passes import facts
 from perfc.passes.manager import Analysis
 from perfc.passes.memory import MEMORY
 from perfc.passes.what_if import WHAT_IF, Savings
@@ -40,8 +29,10 @@ _MAX_ELEMENTS = 16
 
 def print_analysis(analysis: Analysis) -> str:
     """Return the program's text; facts and remarks are comments."""
-    hosted = _fact(analysis, HOSTED) or ()
-    graphs = tuple(item.graph for item in hosted) or _fact(analysis, LAUNCHES) or ()
+    hosted = _fact(analysis, facts.HOSTED) or ()
+    graphs = (
+        tuple(item.graph for item in hosted) or _fact(analysis, facts.LAUNCHES) or ()
+    )
     program = analysis.program
     if graphs:
         classes = [
@@ -50,7 +41,7 @@ def print_analysis(analysis: Analysis) -> str:
         ]
         program = attrs.evolve(program, classes=tuple(classes))
     elements: dict[Value, tuple[Dim, ...]] = {}
-    for found in analysis.annotations.table(ELEMENTS, analysis.scenario).values():
+    for found in analysis.annotations.table(facts.ELEMENTS, analysis.scenario).values():
         elements.update(found)
     times = dict(zip(graphs, _times(analysis, graphs), strict=True))
     text = print_program(
@@ -66,7 +57,7 @@ def _fact(analysis: Analysis, key: AnnotationKey[T]) -> T | None:
 
 
 def _node_comment(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> str:
-    if is_constant(node):  # they are among its attributes
+    if node_kinds.is_constant(node):  # they are among its attributes
         return ""
     known = [
         f"{value} = {format_attribute(elements[value])}"
@@ -78,17 +69,17 @@ def _node_comment(node: Node, elements: Mapping[Value, tuple[Dim, ...]]) -> str:
 
 def _times(analysis: Analysis, graphs: tuple[LaunchGraph, ...]) -> list[list[str]]:
     """Return one comment per task: when it runs, or else what it takes."""
-    if _fact(analysis, SCHEDULE) is not None:
+    if _fact(analysis, facts.SCHEDULE) is not None:
         return _intervals(analysis, graphs)
     texts = [[""] * len(graph) for graph in graphs]
-    estimates = _fact(analysis, KERNEL_COST) or ()
+    estimates = _fact(analysis, facts.KERNEL_COST) or ()
     for found, graph, estimate in zip(texts, graphs, estimates, strict=False):
         for task, kernel in enumerate(graph.kernel):
             if kernel >= 0 and math.isnan(graph.stated_s[task]):
                 provenance = estimate.provenance[kernel].value
                 model = f"{estimate.model[kernel]}, {provenance}"
                 found[task] = f"{_us(estimate.seconds[kernel])} ({model})"
-    hosted = _fact(analysis, HOSTED) or ()
+    hosted = _fact(analysis, facts.HOSTED) or ()
     for found, item in zip(texts, hosted, strict=False):
         for task, seconds in enumerate(item.host_s):
             if not math.isnan(seconds):
@@ -97,10 +88,10 @@ def _times(analysis: Analysis, graphs: tuple[LaunchGraph, ...]) -> list[list[str
 
 
 def _intervals(analysis: Analysis, graphs: tuple[LaunchGraph, ...]) -> list[list[str]]:
-    schedule = _fact(analysis, SCHEDULE)
+    schedule = _fact(analysis, facts.SCHEDULE)
     if schedule is None:
         return []
-    path = _fact(analysis, CRITICAL_PATH)
+    path = _fact(analysis, facts.CRITICAL_PATH)
     critical = {segment.task for segment in path.segments} if path is not None else ()
     texts: list[list[str]] = []
     for offset, graph in zip(schedule.offsets, graphs, strict=True):
@@ -113,12 +104,12 @@ def _intervals(analysis: Analysis, graphs: tuple[LaunchGraph, ...]) -> list[list
 
 
 def _footer(analysis: Analysis) -> Iterator[str]:
-    path = _fact(analysis, CRITICAL_PATH)
+    path = _fact(analysis, facts.CRITICAL_PATH)
     if path is not None:
         yield f"time: {_us(path.time_s)}"
         for segment in path.segments:
             yield f"  {segment.kind.value} {segment.task}: {_us(segment.duration_s)}"
-    interval = _fact(analysis, INTERVAL)
+    interval = _fact(analysis, facts.INTERVAL)
     if interval is not None:
         yield f"90 % interval: {interval.low_s * 1e6:.6g}..{_us(interval.high_s)}"
     savings = _fact(analysis, WHAT_IF)

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from perfc.ir.support import Json
-from perfc.tools.reports.numbers import (
-    format_bytes,
-    format_percent,
-    format_share,
-    format_us,
-)
+from perfc.tools.reports import numbers
 
 _ROWS = 8
 _FEW = 4
@@ -43,8 +38,8 @@ def rank_rows(report: Json) -> list[tuple[str, ...]]:
             (
                 format_ranks(entry["ranks"]),
                 "critical" if entry["critical"] else "",
-                *(format_us(entry[key]) for key in (*times, *meetings)),
-                format_bytes(entry["peak_memory_bytes"]),
+                *(numbers.format_us(entry[key]) for key in (*times, *meetings)),
+                numbers.format_bytes(entry["peak_memory_bytes"]),
             )
         )
     if rest := entries[_ROWS:]:
@@ -57,13 +52,15 @@ def communication(report: Json) -> tuple[str, str]:
     summary, ranks = report["summary"], world_size(report)
     if ranks == 1:
         return "", ""
-    exposed = format_share(summary["exposed_comm_us"], summary["time_us"])
+    exposed = numbers.format_share(summary["exposed_comm_us"], summary["time_us"])
     most = max(entry["imbalance"] for entry in report["ranks"])
     imbalance = (
-        f", imbalance {format_percent(most)}" if len(report["ranks"]) > 1 else ""
+        f", imbalance {numbers.format_percent(most)}"
+        if len(report["ranks"]) > 1
+        else ""
     )
     return (
-        format_us(summary["comm_us"]),
+        numbers.format_us(summary["comm_us"]),
         f"{exposed} of the time exposed, {ranks:,} ranks{imbalance}",
     )
 

@@ -10,14 +10,6 @@ import attrs
 
 from perfc.costmodels import Device, Target
 from perfc.ir import Diagnostic, PerfcError, support
-from perfc.ir.support import (
-    US,
-    Level,
-    format_bytes,
-    path_text,
-    paused_collector,
-    printable,
-)
 from perfc.passes import MemoryUse, timing
 from perfc.passes.manager import Analysis, find_fact
 from perfc.passes.memory import MEMORY, Memory
@@ -113,13 +105,13 @@ class Report(VerbResult):
     @property
     def time_us(self) -> float:
         """Predicted time of one iteration."""
-        return self.results.path.time_s * US
+        return self.results.path.time_s * support.US
 
     @property
     def interval_us(self) -> tuple[float, float]:
         """5th and 95th percentile of the time."""
         interval = self.results.interval
-        return interval.low_s * US, interval.high_s * US
+        return interval.low_s * support.US, interval.high_s * support.US
 
     @functools.cached_property
     def errors(self) -> TimeErrors:
@@ -137,11 +129,16 @@ class Report(VerbResult):
         if needed <= usable:
             return remarks
         message = (
-            f"{self._largest} needs {format_bytes(needed)}, {self.target.name} has "
-            f"{format_bytes(usable)}; the time is what it would take if it fitted"
+            f"{self._largest} needs {support.format_bytes(needed)}, {self.target.name} "
+            "has "
+            f"{support.format_bytes(usable)}; the time is what it would take if it "
+            "fitted"
         )
         name = self.target.name
-        return (*remarks, Diagnostic(Level.WARNING, OUT_OF_MEMORY, message, name))
+        return (
+            *remarks,
+            Diagnostic(support.Level.WARNING, OUT_OF_MEMORY, message, name),
+        )
 
     @functools.cached_property
     def breakdown(self) -> list[Json]:
@@ -412,7 +409,7 @@ class Report(VerbResult):
         """
         return str(self.export("html", path))
 
-    @paused_collector()
+    @support.paused_collector()
     def export(self, format: str, path: str | Path | None = None) -> str | bytes:
         """Return the report in any format of `--format`, written to *path* if given.
 
@@ -421,12 +418,12 @@ class Report(VerbResult):
             PerfcError: it cannot be exported, or the file cannot be written.
 
         """
-        file = None if path is None else Path(path_text("path", path))
+        file = None if path is None else Path(support.path_text("path", path))
         alone: list[Any] = [self]  # pyright knows this module by two names
-        exporter = find_exporter(path_text("format", format), path=file)
+        exporter = find_exporter(support.path_text("format", format), path=file)
         document = exporter.export(alone, file)
         if isinstance(document, str):
-            document = printable(document)
+            document = support.printable(document)
         if file is not None and file.is_dir():
             exporter.write_split(alone[0], file)
         elif file is not None:
@@ -469,7 +466,7 @@ class Report(VerbResult):
         from perfc.tools.reports.page_head import report_head
 
         own: Any = self  # pyright knows this module by two names
-        return printable(fragment(report_head(own)))
+        return support.printable(fragment(report_head(own)))
 
     def _text(self) -> str:
         return report_table.format_report(*self._told, self.sensitivity)

@@ -14,19 +14,7 @@ from perfc.costmodels import Estimate, Provenance
 from perfc.ir import Kernel, LaunchGraph, Program, TaskKind
 from perfc.ir.launch import HOST_KINDS
 from perfc.ir.support import brief
-from perfc.passes import KERNEL_COST, Timeline
-from perfc.passes.facts import (
-    CRITICAL_PATH,
-    HOSTED,
-    INTERVAL,
-    SCHEDULE,
-    SUSTAINED,
-    HostedLaunches,
-    Interval,
-    Path,
-    Schedule,
-    Sustained,
-)
+from perfc.passes import KERNEL_COST, Timeline, facts
 from perfc.passes.lowering import WORK_WAIT
 from perfc.passes.manager import Analysis
 from perfc.passes.timing import TIMELINE
@@ -71,13 +59,13 @@ class Results:
     __repr__ = brief
 
     program: Program
-    hosted: tuple[HostedLaunches, ...]
+    hosted: tuple[facts.HostedLaunches, ...]
     costs: tuple[Estimate, ...]
-    schedule: Schedule
+    schedule: facts.Schedule
     timeline: Timeline
-    path: Path
-    interval: Interval
-    sustained: Sustained | None = None
+    path: facts.Path
+    interval: facts.Interval
+    sustained: facts.Sustained | None = None
 
     @property
     def graphs(self) -> list[LaunchGraph]:
@@ -89,13 +77,13 @@ class Results:
         """Collect the facts of *analysis*."""
         return cls(
             analysis.program,
-            analysis.get(HOSTED),
+            analysis.get(facts.HOSTED),
             analysis.get(KERNEL_COST),
-            analysis.get(SCHEDULE),
+            analysis.get(facts.SCHEDULE),
             analysis.get(TIMELINE),
-            analysis.get(CRITICAL_PATH),
-            analysis.get(INTERVAL),
-            analysis.find(SUSTAINED),
+            analysis.get(facts.CRITICAL_PATH),
+            analysis.get(facts.INTERVAL),
+            analysis.find(facts.SUSTAINED),
         )
 
     @functools.cached_property

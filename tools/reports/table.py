@@ -15,25 +15,13 @@ from perfc.costmodels.machine import NEAR_ROWS
 from perfc.ir.support import US, Json
 from perfc.tools.cost import carbon_words, cost_words
 from perfc.tools.models import common_place
+from perfc.tools.reports import phase_table, rank_table
 from perfc.tools.reports.numbers import (
     format_bytes,
     format_percent,
     format_quantity,
     format_share,
     format_us,
-)
-from perfc.tools.reports.phase_table import (
-    loading_place,
-    loading_rows,
-    memory_place,
-    memory_rows,
-    phase_rows,
-)
-from perfc.tools.reports.rank_table import (
-    communication,
-    critical_rank,
-    rank_rows,
-    world_size,
 )
 from perfc.tools.reports.weak_constants import WEAK_KINDS
 
@@ -129,7 +117,7 @@ def report_tables(
     rows, time_us = _merged(report["breakdown"]), report["summary"]["time_us"]
     model, target = report["model"], report["target"]
     batch = [] if model["batch"] is None else [f"batch {model['batch']}"]
-    ranks = world_size(report)
+    ranks = rank_table.world_size(report)
     count = model.get("microbatches", 1)
     batch += [f"{count:,} microbatches"] if count > 1 else []
     batch += [f"{ranks:,} ranks"] if ranks > 1 else []
@@ -148,13 +136,13 @@ def report_tables(
         _top_ops(report, name_of(device)),
         _to_fix(report),
         _bottleneck(report, rows, bound_share, name_of(device)),
-        phase_rows(report, name_of(device)),
-        memory_rows(report),
-        memory_place(report),
-        rank_rows(report),
+        phase_table.phase_rows(report, name_of(device)),
+        phase_table.memory_rows(report),
+        phase_table.memory_place(report),
+        rank_table.rank_rows(report),
         slopes,
-        loading_rows(report),
-        loading_place(report),
+        phase_table.loading_rows(report),
+        phase_table.loading_place(report),
         {
             _label(row["kind"], row["detail"]): row["kind"]
             for row in report["breakdown"]
@@ -226,7 +214,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
             format_us(busy_us),
             f"{format_share(busy_us, time_us)} of the time, {launches}",
         ),
-        ("communication", *communication(report)),
+        ("communication", *rank_table.communication(report)),
         (
             "host busy",
             format_us(summary["host_us"]),
@@ -242,7 +230,7 @@ def _headline(report: Json, device: Device) -> Iterator[tuple[str, str, str]]:
         ("device memory", format_bytes(peak), peak and of_memory),
         ("device times are", "", _provenance(report["coverage"])),
         ("they rest on", "", _weak_constants(report["coverage"])),
-        ("cost", *cost_words(report, world_size(report))),
+        ("cost", *cost_words(report, rank_table.world_size(report))),
         ("carbon", *carbon_words(report)),
     ):
         if remark:
@@ -275,7 +263,7 @@ def _power(report: Json) -> tuple[str, str]:
     joules, per_joule = summary["energy_j"], summary["samples_per_j"]
     if joules is None:
         return "", ""
-    watts = joules * US / summary["time_us"] / world_size(report)
+    watts = joules * US / summary["time_us"] / rank_table.world_size(report)
     parts = [f"{format_quantity(joules, 'J')} an iteration"]
     parts += [f"{per_joule:.3g} samples/J"] if per_joule else []
     clock_mhz = summary["sm_clock_mhz"]
@@ -289,7 +277,7 @@ def _of_which(report: Json) -> str:
     replicas = report["model"]["replicas"]
     if replicas == 1:
         return ""
-    if replicas == world_size(report):
+    if replicas == rank_table.world_size(report):
         return " each"
     return f" in each of {replicas:,} replicas"
 
@@ -358,7 +346,7 @@ def _bars(
 
 def _top_ops(report: Json, device: str) -> list[tuple[str, ...]]:
     """One row per kind of op: those that do the same work in the same time."""
-    rank = critical_rank(report)
+    rank = rank_table.critical_rank(report)
     groups: dict[tuple[object, ...], list[Json]] = {}
     keys = ("op", "flops", "bytes", "duration_us", "cost_model", "provenance")
     for node in report["nodes"]:

@@ -8,50 +8,24 @@ from collections.abc import Sequence
 import attrs
 import numpy as np
 
+from perfc import passes
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import OPTIMIZER_STATES, Graph, Program, UsageError
 from perfc.ir.dims import Dim
 from perfc.ir.dims import evaluate as evaluated
 from perfc.ir.support import UnsupportedModelError, brief
-from perfc.passes import (
-    Pass,
-    PassContext,
-    Placement,
-    Plan,
-    ShardEmbeddings,
-    Transform,
-    World,
-)
+from perfc.passes import graphs
 from perfc.passes.embeddings import Bags, EmbeddingTable, TableSize, find_plan
-from perfc.passes.graphs import (
-    forward_graph_of,
-)
+from perfc.planning import step
 from perfc.planning.plans import DEVICE_ONLY, Table, Tiers, plan_line
-from perfc.planning.step import (
-    SHARDING_GROUPS,
-    LookupOps,
-    MemoryNeed,
-    Part,
-    PartPrices,
-    PhysicalCost,
-    Reference,
-    groups_of,
-)
+from perfc.tools import models
 from perfc.tools.analysis import analyze
-from perfc.tools.models import (
-    Model,
-    conversions,
-    load,
-    parallel_passes,
-    prepare,
-    training_passes,
-)
 from perfc.tools.reports import Report, Results
 from perfc.tools.request import TRAINING, Request
 
 
 @attrs.frozen
-class _Popularity(Transform):
+class _Popularity(passes.Transform):
     """Say how lookups spread over the rows of tables.
 
     Attributes:
@@ -62,9 +36,9 @@ class _Popularity(Transform):
     texts: tuple[tuple[str, str], ...]
     name = "popularity"
 
-    def run(self, program: Program, ctx: PassContext) -> Program:
+    def run(self, program: Program, ctx: passes.PassContext) -> Program:
         """Change the records of tables, in place."""
-        graph, texts = forward_graph_of(program, "shard"), dict(self.texts)
+        graph, texts = graphs.forward_graph_of(program, "shard"), dict(self.texts)
         bags = Bags.of(graph)
         names = [table.name for table in bags.tables]
         if unknown := sorted(texts.keys() - {*names, ""}):
@@ -102,29 +76,29 @@ class ShardModel:
 
     request: Request
     target: Target
-    world: World
+    world: passes.World
     qcomm: str = ""
     qcomm_backward: str = ""
 
-    def loaded(self, transforms: Sequence[Pass] = ()) -> Model:
+    def loaded(self, transforms: Sequence[passes.Pass] = ()) -> models.Model:
         """Load it, with some passes."""
-        asked, said = self.request, list[Pass]()
+        asked, said = self.request, list[passes.Pass]()
         if asked.popularity:
             said = [_Popularity(tuple(asked.popularity.items()))]
-        transforms = [*conversions(asked.dtype), *said, *transforms]
+        transforms = [*models.conversions(asked.dtype), *said, *transforms]
         if isinstance(asked.model, Program):
-            return prepare(asked.model, None, None, transforms)
-        return load(asked.model, batch=asked.batch, transforms=transforms)
+            return models.prepare(asked.model, None, None, transforms)
+        return models.load(asked.model, batch=asked.batch, transforms=transforms)
 
     @functools.cached_property
-    def forward(self) -> Model:
+    def forward(self) -> models.Model:
         """The model on one rank, not sharded."""
         return self.loaded()
 
     @functools.cached_property
     def bags(self) -> Bags:
         """Its lookups."""
-        return Bags.of(forward_graph_of(self.forward.program, "shard"))
+        return Bags.of(graphs.forward_graph_of(self.forward.program, "shard"))
 
     @functools.cached_property
     def samples(self) -> int:
@@ -174,14 +148,14 @@ class ShardModel:
             return table.pooling
         return self._number(table.lookups) / self.samples
 
-    def plan(self, text: str) -> Plan:
+    def plan(self, text: str) -> passes.Plan:
         """Return the plan that a name or a file says."""
         sizes = [TableSize(t.name, t.dim, t.dim * t.pooling) for t in self.tables]
         return find_plan(text, sizes, self.world)
 
-    def report(self, plan: Plan, only: int = -1) -> Report:
+    def report(self, plan: passes.Plan, only: int = -1) -> Report:
         """Analyze a step under a plan: all ranks, or as if all were like *only*."""
-        sharding = ShardEmbeddings(
+        sharding = passes.ShardEmbeddings(
             ranks=self.world.ranks,
             plan=plan_line(plan, self.tables, self.world),
             per_node=self.world.per_node,
@@ -189,43 +163,45 @@ class ShardModel:
             qcomm_backward=self.qcomm_backward,
             only=only,
         )
-        transforms = training_passes(
+        transforms = models.training_passes(
             self.request.mode, self.request.optimizer, [sharding]
         )
-        transforms = parallel_passes(self.world.ranks, transforms)
+        transforms = models.parallel_passes(self.world.ranks, transforms)
         return analyze(self.loaded(transforms), self.target, dtype=self.request.dtype)
 
     @functools.cached_property
     def _first(self) -> _First:
         """A step with every table whole, of the rank that looks most up."""
-        plan = self._reference_plan(frozenset(SHARDING_GROUPS[:1]))
+        plan = self._reference_plan(frozenset(step.SHARDING_GROUPS[:1]))
         rank = _busiest(plan, self.tables)
         report = self.report(plan, only=rank)
-        return _First(plan, rank, report, LookupOps.of(_graph(report.results)))
+        return _First(plan, rank, report, step.LookupOps.of(_graph(report.results)))
 
     @functools.cached_property
     def dense_bytes(self) -> float:
         """What a rank's memory holds besides tables: the peak without them."""
         first, need = self._first, self._memory
         held = [t for t in self.tables if first.rank in first.plan[t.name].places]
-        parts = [Part(t.rows, t.dim, t.pooling) for t in held]
+        parts = [step.Part(t.rows, t.dim, t.pooling) for t in held]
         tables = zip(parts, held, strict=True)
         used = sum(need.of(part, table.element_bytes) for part, table in tables)
         peak = max(use.peak_bytes for use in first.report.memory_uses)
         return max(0.0, peak - used)
 
-    def cost(self, types: Sequence[str], tiers: Tiers = DEVICE_ONLY) -> PhysicalCost:
+    def cost(
+        self, types: Sequence[str], tiers: Tiers = DEVICE_ONLY
+    ) -> step.PhysicalCost:
         """Return perfc's own cost of its plans."""
         samples = self.samples * self.world.ranks
         ops, others = self._first.ops, self._typical_parts()
-        prices = PartPrices(ops, self.target, samples, self.world.ranks, others)
-        cost = PhysicalCost(
+        prices = step.PartPrices(ops, self.target, samples, self.world.ranks, others)
+        cost = step.PhysicalCost(
             self.world,
             self.target,
             prices,
             self._memory,
             self._reference,
-            groups_of(types),
+            step.groups_of(types),
             frozenset(
                 table.name
                 for tables in self.bags.nodes.values()
@@ -236,19 +212,19 @@ class ShardModel:
         cost.prepare(self.tables, types, tiers)
         return cost
 
-    def _typical_parts(self) -> tuple[Part, ...]:
+    def _typical_parts(self) -> tuple[step.Part, ...]:
         """Return tables such as a rank has: spread evenly by what they move."""
         tables = sorted(self.tables, key=lambda t: (t.dim * t.pooling, t.rows, t.name))
         count = max(2, round(len(tables) / self.world.ranks))
         places = [int((n + 0.5) * len(tables) / count) for n in range(count)]
         chosen = [tables[place] for place in places]
-        return tuple(Part(t.rows, t.dim, t.pooling, t.popularity) for t in chosen)
+        return tuple(step.Part(t.rows, t.dim, t.pooling, t.popularity) for t in chosen)
 
     @property
-    def _memory(self) -> MemoryNeed:
+    def _memory(self) -> step.MemoryNeed:
         kind, trains = self.request.optimizer or "sgd", self.request.mode == TRAINING
         states = OPTIMIZER_STATES.get(kind, ()) if trains else ()
-        return MemoryNeed(
+        return step.MemoryNeed(
             state_elements=states.count("element"),
             state_rows=states.count("row"),
             batch=self.samples * self.world.ranks,
@@ -256,23 +232,25 @@ class ShardModel:
             row_bytes=4.0,
         )
 
-    def _reference_plan(self, groups: frozenset[str]) -> dict[str, Placement]:
+    def _reference_plan(self, groups: frozenset[str]) -> dict[str, passes.Placement]:
         """Place the tables in turn: each sharding group has some, on the first rank."""
-        ways = sorted(groups, key=SHARDING_GROUPS.index)
+        ways = sorted(groups, key=step.SHARDING_GROUPS.index)
         order = sorted(self.tables, key=lambda t: (-t.dim * t.pooling, t.name))
         counts = dict.fromkeys(ways, 0)
-        found: dict[str, Placement] = {}
+        found: dict[str, passes.Placement] = {}
         for number, table in enumerate(order):
             way = ways[number % len(ways)]
             nodes = self.world.nodes if way == "table_row_wise" else self.world.ranks
             places = () if way == "row_wise" else (counts[way] % nodes,)
             counts[way] += 1
-            found[table.name] = Placement(way, places)
+            found[table.name] = passes.Placement(way, places)
         return found
 
-    def _reference(self, cost: PhysicalCost, groups: frozenset[str]) -> Reference:
+    def _reference(
+        self, cost: step.PhysicalCost, groups: frozenset[str]
+    ) -> step.Reference:
         first, plan, rank = self._first, self._reference_plan(groups), 0
-        if groups == frozenset(SHARDING_GROUPS[:1]):
+        if groups == frozenset(step.SHARDING_GROUPS[:1]):
             rank, report = first.rank, first.report
         else:
             report = self.report(plan, only=rank)
@@ -282,7 +260,9 @@ class ShardModel:
             for shard in cost.shards(table, plan[table.name]):
                 loads[shard.rank] += shard.loads
         durations_s = results.schedule.duration_s
-        return Reference(results.graphs[0], results.timeline, durations_s, loads, rank)
+        return step.Reference(
+            results.graphs[0], results.timeline, durations_s, loads, rank
+        )
 
 
 @attrs.frozen(eq=False)
@@ -297,13 +277,13 @@ class _First:
 
     """
 
-    plan: Plan
+    plan: passes.Plan
     rank: int
     report: Report
-    ops: LookupOps
+    ops: step.LookupOps
 
 
-def _busiest(plan: Plan, tables: Sequence[Table]) -> int:
+def _busiest(plan: passes.Plan, tables: Sequence[Table]) -> int:
     """Return the rank that looks most up; the tables are whole."""
     sums: dict[int, float] = {}
     for table in tables:
@@ -320,7 +300,7 @@ def _graph(results: Results) -> Graph:
     return found
 
 
-def world_of(target: Target, ranks: int) -> World:
+def world_of(target: Target, ranks: int) -> passes.World:
     """Return the ranks on the nodes of a machine."""
     system = target.once(assumed_system)
-    return World(ranks, min(ranks, system.gpus_per_node))
+    return passes.World(ranks, min(ranks, system.gpus_per_node))

@@ -5,56 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfc.ir.support import US
+from perfc.tools import pages
 from perfc.tools.charts import interval_text, plan_bars
-from perfc.tools.pages import (
-    Badge,
-    Bar,
-    Bars,
-    Heading,
-    Part,
-    Remarks,
-    Section,
-    Text,
-    page,
-    quantity_table,
-)
 from perfc.tools.reports import format_bytes, format_percent, format_us
-from perfc.tools.sharding.report import (
-    Sharding,
-    load_lines,
-    name_of,
-    on_host,
-    ranking_lines,
-    reasons,
-    rooms,
-    shown_ranks,
-)
+from perfc.tools.sharding import report
 from perfc.tools.sharding.search import RankedPlan
 
 _SHOWN = 3
 """Plans whose ranks are shown: the best ones."""
 
 
-def shard_page(found: Sharding) -> str:
+def shard_page(found: report.Sharding) -> str:
     """Return the page; it loads nothing from anywhere."""
     plans = [
         plan_bars(found.plans, "Time of a step under each plan"),
-        quantity_table(ranking_lines(found), "Plans"),
-        *map(Text, reasons(found)),
+        pages.quantity_table(report.ranking_lines(found), "Plans"),
+        *map(pages.Text, report.reasons(found)),
     ]
     pictured = [one for one in found.ranked if one.loads is not None][:_SHOWN]
-    parts: list[Part] = [
+    parts: list[pages.Part] = [
         _heading(found),
-        Remarks(found.diagnostics),
-        Section("Plans", plans, note=rooms(found)),
+        pages.Remarks(found.diagnostics),
+        pages.Section("Plans", plans, note=report.rooms(found)),
     ]
     parts += [
-        Section(f"Ranks under {one.name}", [*_ranks(one)], folded=number > 0 or None)
+        pages.Section(
+            f"Ranks under {one.name}", [*_ranks(one)], folded=number > 0 or None
+        )
         for number, one in enumerate(pictured)
     ]
-    tables = quantity_table([*_tables(found.best)], "Tables", search=True)
-    parts.append(Section(f"Tables under {found.best.name}", [tables]))
-    return page(f"perfc shard: {name_of(found)}", parts)
+    tables = pages.quantity_table([*_tables(found.best)], "Tables", search=True)
+    parts.append(pages.Section(f"Tables under {found.best.name}", [tables]))
+    return pages.page(f"perfc shard: {report.name_of(found)}", parts)
 
 
 def _tables(one: RankedPlan) -> Iterator[tuple[str, ...]]:
@@ -67,15 +49,15 @@ def _tables(one: RankedPlan) -> Iterator[tuple[str, ...]]:
         yield table.name, size, placed.kind, where, one.tiers[table.name]
 
 
-def _heading(found: Sharding) -> Heading:
+def _heading(found: report.Sharding) -> pages.Heading:
     model, best, priced = found.model, found.best, found.plans[0]
     size = format_bytes(sum(table.bytes for table in model.tables))
     remark = interval_text(priced) or "by the compact model of the search"
-    fits: Badge = ("does not fit", "bad")
+    fits: pages.Badge = ("does not fit", "bad")
     if best.fits:
         fits = ("fits in memory", "good")
-    return Heading(
-        f"Tables of {name_of(found)} on {model.world.ranks} ranks of "
+    return pages.Heading(
+        f"Tables of {report.name_of(found)} on {model.world.ranks} ranks of "
         f"{model.target.name}",
         asked=(
             "training step" if model.request.mode == "training" else "inference",
@@ -89,12 +71,12 @@ def _heading(found: Sharding) -> Heading:
     )
 
 
-def _ranks(one: RankedPlan) -> Iterator[Part]:
+def _ranks(one: RankedPlan) -> Iterator[pages.Part]:
     """Yield seconds and bytes of each rank that is shown."""
-    ranks = shown_ranks(one)
+    ranks = report.shown_ranks(one)
     lookup_s, update_s = one.seconds("lookup_s"), one.seconds("update_s")
     times = [
-        Bar(
+        pages.Bar(
             _name(one, rank),
             (own := float(lookup_s[rank] + update_s[rank])) * US,
             format_us(own * US),
@@ -103,22 +85,28 @@ def _ranks(one: RankedPlan) -> Iterator[Part]:
         )
         for rank in ranks
     ]
-    time = Bars(times, "Time of each rank", ("rank", "", "time", "updates"))
+    time = pages.Bars(times, "Time of each rank", ("rank", "", "time", "updates"))
     sizes = [*_sizes(one, ranks)]
-    size = Bars(sizes, "Memory of each rank", ("rank", "", "memory", "of its room"))
-    yield Section("Lookups and updates", [time], level=3)
-    yield Section("Memory that tables take", [size], level=3)
+    size = pages.Bars(
+        sizes, "Memory of each rank", ("rank", "", "memory", "of its room")
+    )
+    yield pages.Section("Lookups and updates", [time], level=3)
+    yield pages.Section("Memory that tables take", [size], level=3)
     if one.host_bytes.any():
-        yield Text(on_host(one))
-    yield quantity_table(load_lines(one), f"Load of the ranks under {one.name}")
+        yield pages.Text(report.on_host(one))
+    yield pages.quantity_table(
+        report.load_lines(one), f"Load of the ranks under {one.name}"
+    )
 
 
-def _sizes(one: RankedPlan, ranks: Sequence[int]) -> Iterator[Bar]:
+def _sizes(one: RankedPlan, ranks: Sequence[int]) -> Iterator[pages.Bar]:
     room = float(one.room_bytes[0])
     for rank in ranks:
         held = float(one.device_bytes[rank])
         note = format_percent(held / room) if room else ""
-        yield Bar(_name(one, rank), held, format_bytes(held), note=note, kind="memory")
+        yield pages.Bar(
+            _name(one, rank), held, format_bytes(held), note=note, kind="memory"
+        )
 
 
 def _name(one: RankedPlan, rank: int) -> str:

@@ -13,21 +13,7 @@ from perfc.passes import Fsdp, Pass, PipelineParallel, ShardEmbeddings, TensorPa
 from perfc.passes.parallel import DataParallel
 from perfc.passes.pipelines import with_backward
 from perfc.passes.training import Training
-from perfc.tools.models import (
-    Dimensions,
-    Model,
-    check_mode,
-    check_ranks,
-    check_recorded,
-    conversions,
-    is_factory,
-    parallel_passes,
-    prepare,
-    read_program,
-    read_torch,
-    split_passes,
-    training_passes,
-)
+from perfc.tools import models
 from perfc.tools.request import TRAINING, Request
 
 _OF_STRATEGIES = (Fsdp, PipelineParallel, ShardEmbeddings, TensorParallel)
@@ -56,17 +42,17 @@ class StrategyModels:
     def read(cls, request: Request) -> StrategyModels:
         """Read what a user names."""
         mode, optimizer, model = request.mode, request.optimizer, request.model
-        check_mode(mode, optimizer)
-        extras, others = split_passes(request.passes)
+        models.check_mode(mode, optimizer)
+        extras, others = models.split_passes(request.passes)
         _check_extras(extras, mode)
-        if is_factory(model):
-            converted = [p.converts_to for p in conversions(request.dtype)]
+        if models.is_factory(model):
+            converted = [p.converts_to for p in models.conversions(request.dtype)]
             kept = converted[0] if converted else None
-            program = read_torch(
+            program = models.read_torch(
                 model, mode=mode, optimizer=optimizer, dtype=kept, dims=request.dims
             )
         else:
-            program = read_program(model)
+            program = models.read_program(model)
         if any(rank.ops is None for rank in program.classes):
             msg = f"{program} is given as launches: it has no layers to spread"
             raise UnsupportedModelError(msg)
@@ -98,7 +84,7 @@ class StrategyModels:
 
     def load(
         self, transforms: Sequence[Pass], batch: int | None, ranks: int | None
-    ) -> Model:
+    ) -> models.Model:
         """Return the model as `transforms` spread it.
 
         Args:
@@ -108,23 +94,23 @@ class StrategyModels:
 
         """
         program, asked = self._copy(), self.request
-        converts = conversions(asked.dtype)
+        converts = models.conversions(asked.dtype)
         recorded = program.recorded
         transforms = self.ordered(transforms, replicas=ranks is not None)
         if recorded:
-            check_recorded(str(program), asked.mode, transforms)
+            models.check_recorded(str(program), asked.mode, transforms)
         else:
             early = [*converts, *transforms]
-            transforms = training_passes(asked.mode, asked.optimizer, early)
-        passes = parallel_passes(ranks, transforms)
-        wanted = Dimensions(batch, asked.pooling, asked.dims)
-        made = prepare(program, wanted, None, passes)
-        check_ranks(ranks, made.ranks)
+            transforms = models.training_passes(asked.mode, asked.optimizer, early)
+        passes = models.parallel_passes(ranks, transforms)
+        wanted = models.Dimensions(batch, asked.pooling, asked.dims)
+        made = models.prepare(program, wanted, None, passes)
+        models.check_ranks(ranks, made.ranks)
         if recorded and converts:
             return attrs.evolve(made, dtype=converts[0].converts_to)
         return made
 
-    def alone(self, batch: int | None) -> tuple[Model, int | None]:
+    def alone(self, batch: int | None) -> tuple[models.Model, int | None]:
         """Return the model on one GPU, and the batch that it fixes, if it does.
 
         Args:
@@ -152,7 +138,7 @@ class StrategyModels:
             raise PerfcError(msg)
         return model, model.batch
 
-    def bound(self, model: Model, batch: int) -> Model:
+    def bound(self, model: models.Model, batch: int) -> models.Model:
         """Return the model at another batch."""
         asked = self.request
         return model.bind(batch, pooling=asked.pooling, dims=asked.dims)

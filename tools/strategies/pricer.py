@@ -11,16 +11,7 @@ import attrs
 from perfc.costmodels import Target, assumed_system
 from perfc.ir import PerfcError
 from perfc.ir.support import US, brief
-from perfc.planning.strategies import (
-    INTERLEAVED,
-    Strategy,
-    StrategyBound,
-    StrategyPrice,
-    least_interleaved_s,
-    least_memory,
-    least_share,
-    least_step_s,
-)
+from perfc.planning import strategies
 from perfc.tools.analysis import report_on
 from perfc.tools.models import Model
 from perfc.tools.reports import Report, bubble_s
@@ -86,24 +77,24 @@ class Pricer:
         """GPUs of a node."""
         return self.target.once(assumed_system).gpus_per_node
 
-    def load(self, strategy: Strategy) -> Model:
+    def load(self, strategy: strategies.Strategy) -> Model:
         """Return the model as a strategy spreads it."""
         transforms = strategy.passes(self.gpus_per_node)
         batch = None if self.fixed else self.samples(strategy)
         return self.models.load(transforms, batch, strategy.ranks)
 
-    def report(self, strategy: Strategy) -> Report:
+    def report(self, strategy: strategies.Strategy) -> Report:
         """Return the report of a strategy."""
         return self._report(self.load(strategy))
 
-    def price(self, strategy: Strategy) -> StrategyPrice:
+    def price(self, strategy: strategies.Strategy) -> strategies.StrategyPrice:
         """Return the price of a strategy."""
         report = self.report(strategy)
         totals, results = report.summary, report.results
         low_us, high_us = report.interval_us
         samples = self.samples(strategy) * strategy.replicas
         errors = report.errors
-        price = StrategyPrice(
+        price = strategies.StrategyPrice(
             strategy=strategy,
             samples=samples,
             step_s=report.time_us / US,
@@ -124,7 +115,7 @@ class Pricer:
             gc.collect()
         return price
 
-    def bound(self, strategy: Strategy) -> StrategyBound:
+    def bound(self, strategy: strategies.Strategy) -> strategies.StrategyBound:
         """Return the bound of a strategy: what its kernels and hosts do alone.
 
         Nothing is known of sharded tables.
@@ -132,23 +123,23 @@ class Pricer:
         own = self.samples(strategy)
         samples = own * strategy.replicas
         if strategy.shards_tables or (strategy.tables and strategy.shards > 1):
-            return StrategyBound(samples=samples)
+            return strategies.StrategyBound(samples=samples)
         count, stages = strategy.microbatches, strategy.stages
         part = self._part(strategy.tensor, own // count)
         updates_s = part.optimizer_s / strategy.shards
         saved = part.saved_bytes if strategy.shards == 1 else 0.0
         lasting = part.lasting_bytes / strategy.shards
-        return StrategyBound(
+        return strategies.StrategyBound(
             samples=samples,
             step_s=max(
                 _least_s(part, strategy),
                 (part.device_s * count + updates_s) / stages,
                 part.host_s * count / stages,
             ),
-            peak_bytes=least_memory(lasting, saved, strategy.kept),
+            peak_bytes=strategies.least_memory(lasting, saved, strategy.kept),
         )
 
-    def samples(self, strategy: Strategy) -> int:
+    def samples(self, strategy: strategies.Strategy) -> int:
         """Return the batch of a replica."""
         if self.batch is None:
             return self.fixed or 1
@@ -166,7 +157,9 @@ class Pricer:
             return _Part()  # alone these ranks do not fill nodes
         # One replica, loaded once.
         if tensor not in self._loaded:
-            transforms = Strategy(replicas=1, tensor=tensor).passes(self.gpus_per_node)
+            transforms = strategies.Strategy(replicas=1, tensor=tensor).passes(
+                self.gpus_per_node
+            )
             batch = None if self.fixed else samples
             try:
                 self._loaded[tensor] = self.models.load(transforms, batch, None)
@@ -190,14 +183,14 @@ class Pricer:
         return report_on(attrs.evolve(left, target=self.target, overrides={}))
 
 
-def _least_s(part: _Part, strategy: Strategy) -> float:
+def _least_s(part: _Part, strategy: strategies.Strategy) -> float:
     """Return the device's least seconds, for stages that wait for each other."""
     count, stages = strategy.microbatches, strategy.stages
-    if strategy.schedule == INTERLEAVED:
-        return least_interleaved_s(part.device_s, part.layers_s, count)
+    if strategy.schedule == strategies.INTERLEAVED:
+        return strategies.least_interleaved_s(part.device_s, part.layers_s, count)
     return max(
-        part.device_s * least_share(count, stages),
-        least_step_s(part.layers_s, count, stages),
+        part.device_s * strategies.least_share(count, stages),
+        strategies.least_step_s(part.layers_s, count, stages),
     )
 
 

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfc.ir import Program, UsageError
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
-from perfc.planning.strategies import (
-    Findings,
-    Refused,
-    Search,
-    Strategy,
-    StrategySpace,
-    read_strategy,
-)
+from perfc.ir import Program, UsageError, node_kinds
+from perfc.planning import strategies
 from perfc.tools.request import TRAINING
 from perfc.tools.strategies.pricer import Pricer
 from perfc.tools.strategies.question import GB, Question
@@ -42,9 +32,9 @@ def compare(question: Question) -> Comparison:
         limit_bytes=usable,
     )
     tables = _has_tables(alone.program)
-    spaces: list[StrategySpace] = []
+    spaces: list[strategies.StrategySpace] = []
     for count in question.ranks:
-        strategy_space = StrategySpace(
+        strategy_space = strategies.StrategySpace(
             ranks=count,
             gpus_per_node=pricer.gpus_per_node,
             tables=tables,
@@ -57,7 +47,7 @@ def compare(question: Question) -> Comparison:
         spaces.append(strategy_space)
     given = [one for text in question.texts for one in _given(text, spaces)]
     others = (one for space in spaces for one in space) if question.method else ()
-    search = Search(
+    search = strategies.Search(
         pricer,
         question.objective,
         method=question.method or "",
@@ -72,16 +62,18 @@ def compare(question: Question) -> Comparison:
 
 def _has_tables(program: Program) -> bool:
     graphs = [rank.ops for rank in program.classes if rank.ops is not None]
-    return any(is_embedding_bag(node) for graph in graphs for node in graph)
+    return any(node_kinds.is_embedding_bag(node) for graph in graphs for node in graph)
 
 
-def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refused]:
+def _given(
+    text: str, spaces: Sequence[strategies.StrategySpace]
+) -> list[strategies.Strategy | strategies.Refused]:
     """Return the strategies of a text, for the numbers of GPUs that it is for."""
-    found: list[Strategy | Refused] = []
+    found: list[strategies.Strategy | strategies.Refused] = []
     errors: list[UsageError] = []
     for space in spaces:
         try:
-            found += read_strategy(text, space)
+            found += strategies.read_strategy(text, space)
         except UsageError as error:
             errors.append(error)
     if not found:
@@ -89,7 +81,7 @@ def _given(text: str, spaces: Sequence[StrategySpace]) -> list[Strategy | Refuse
     return found
 
 
-def _check_found(found: Findings) -> None:
+def _check_found(found: strategies.Findings) -> None:
     """Raise why there is nothing to show."""
     if found.priced or found.left or not found.refused:
         return

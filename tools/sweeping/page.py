@@ -8,17 +8,6 @@ from typing import Literal
 
 from perfc.ir import Diagnostic
 from perfc.tools import pages
-from perfc.tools.pages import (
-    Badge,
-    Cell,
-    Chart,
-    Data,
-    Heading,
-    Part,
-    Remarks,
-    Section,
-    Series,
-)
 from perfc.tools.sweeping.axes import TARGET, Axis
 from perfc.tools.sweeping.result_file import PAGE_ELEMENT
 from perfc.tools.sweeping.selection import best, best_first, front, known, lead
@@ -55,32 +44,34 @@ def sweep_page(
 
     """
     priced = [row for row in rows if not row[ERROR]]
-    parts: list[Part] = [
+    parts: list[pages.Part] = [
         _heading(space, rows, priced),
-        Remarks(remarks),
+        pages.Remarks(remarks),
         *_pareto(space, priced),
         *_over_each(space, priced),
-        Section("Configurations", [_table(space, rows, priced)]),
-        Data(PAGE_ELEMENT, document),
+        pages.Section("Configurations", [_table(space, rows, priced)]),
+        pages.Data(PAGE_ELEMENT, document),
     ]
     return pages.page(f"perfc sweep: {_name(space)}", parts)
 
 
-def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> Heading:
+def _heading(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> pages.Heading:
     metric, refused = lead(priced, space.metrics), len(rows) - len(priced)
     counted = f"{len(rows):,} of {len(space):,} configurations"
-    badges: list[Badge] = [(f"{refused:,} cannot be", "bad")] if refused else []
+    badges: list[pages.Badge] = [(f"{refused:,} cannot be", "bad")] if refused else []
     varied = f"varied: {', '.join(axis.column for axis in space.axes)}"
     top = best(priced, metric, 1)
     if not top or metric == "fits":
         asked = (varied, ", ".join(space.names))
-        return Heading(f"Sweep of {_name(space)}", (counted, *asked), badges=badges)
+        return pages.Heading(
+            f"Sweep of {_name(space)}", (counted, *asked), badges=badges
+        )
     (row,) = top
     setting = ", ".join(f"{name} {cell_text(row, name)}" for name in space.varied)
     interval = " to ".join(cell_text(row, name) for name in INTERVAL)
     if row.get("fits") is False:
         badges.append(("does not fit in memory", "bad"))
-    return Heading(
+    return pages.Heading(
         f"Sweep of {_name(space)}",
         asked=(counted, varied, ", ".join(space.names)),
         answer=cell_text(row, metric),
@@ -94,7 +85,7 @@ def _name(space: Space) -> str:
     return str(getattr(space.request.model, "name", space.request.model))
 
 
-def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
+def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[pages.Part]:
     """Draw the first metric and the next one that is known, with what none beats."""
     numbers = [m for m in space.metrics if m != "fits" and known(rows, (m,))]
     if len(numbers) < 2:  # noqa: PLR2004 - a front is between two
@@ -104,7 +95,7 @@ def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
     complete = known(rows, (first, second))
     best_rows = front(complete, (first, second))
     places = sorted((float(row[second]), float(row[first])) for row in best_rows)
-    chart = Chart(
+    chart = pages.Chart(
         _axis(second, [float(row[second]) for row in complete]),
         _axis(first, [float(row[first]) for row in complete]),
         [
@@ -114,10 +105,10 @@ def _pareto(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
         f"The line is of what nothing beats: {len(best_rows):,} of {len(complete):,}.",
     )
     title = f"{heading(first)} and {heading(second)}"
-    yield Section(title[0].upper() + title[1:], [chart])
+    yield pages.Section(title[0].upper() + title[1:], [chart])
 
 
-def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
+def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[pages.Part]:
     metric = lead(rows, space.metrics)
     complete = known(rows, (metric,))
     varied = [axis for axis in space.axes if len(axis.values) > 1]
@@ -129,10 +120,10 @@ def _over_each(space: Space, rows: Sequence[Row]) -> Iterator[Part]:
     charts = [_over(space, complete, axis, metric) for axis in varied]
     name = heading(metric)
     title = f"{name[0].upper()}{name[1:]} over what varies"
-    yield Section(title, charts, note=f"{note}.")
+    yield pages.Section(title, charts, note=f"{note}.")
 
 
-def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> Chart:
+def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> pages.Chart:
     words = [str(value) for value in axis.values] if axis.kind == "str" else []
     places: dict[Value, float] = {
         value: float(number if words else value)
@@ -142,7 +133,7 @@ def _over(space: Space, rows: Sequence[Row], axis: Axis, metric: str) -> Chart:
     for number, name in enumerate(space.names):
         own = [row for row in rows if row[TARGET] == name]
         series += _best_lines(own, places, axis, metric, number)
-    return Chart(
+    return pages.Chart(
         pages.Axis(
             axis.column, log=not words and _is_wide([*places.values()]), words=words
         ),
@@ -158,7 +149,7 @@ def _best_lines(
     axis: Axis,
     metric: str,
     color: int,
-) -> Iterator[Series]:
+) -> Iterator[pages.Series]:
     """Yield the best of a target at each value, and its interval where there is one."""
     tops = [
         (place, top)
@@ -193,14 +184,14 @@ def _line(
     places: Sequence[tuple[float, float]],
     color: int,
     drawn: Literal["line", "dashes"] = "line",
-) -> Series:
+) -> pages.Series:
     x, y = [x for x, _ in places], [y for _, y in places]
-    return Series(name, x, y, drawn=drawn, color=color)
+    return pages.Series(name, x, y, drawn=drawn, color=color)
 
 
 def _points(
     space: Space, rows: Sequence[Row], across: Callable[[Row], float], metric: str
-) -> list[Series]:
+) -> list[pages.Series]:
     """Return the points of each target; those that fall on one pixel are drawn once."""
     if not rows:
         return []
@@ -210,7 +201,7 @@ def _points(
     for row, x, y in zip(rows, right, up, strict=True):
         shown.setdefault((row[TARGET], x, y), row)
     return [
-        Series(
+        pages.Series(
             name,
             [across(row) for row in own],
             [float(row[metric]) for row in own],
@@ -260,7 +251,7 @@ def _table(space: Space, rows: Sequence[Row], priced: Sequence[Row]) -> pages.Ta
     )
 
 
-def _cell(row: Row, column: str) -> str | Cell:
+def _cell(row: Row, column: str) -> str | pages.Cell:
     value, text = row[column], cell_text(row, column)
     is_number = isinstance(value, int | float)
-    return Cell(text, float(value)) if is_number else text
+    return pages.Cell(text, float(value)) if is_number else text

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfc.frontends.onnx import reader
 from perfc.frontends.onnx.node import Handler, OnnxNode, plain
 from perfc.frontends.onnx.protobuf import onnx
-from perfc.frontends.onnx.reader import (
-    MAX_ELEMENTS,
-    Constant,
-    convert_dtype,
-    convert_tensor,
-)
 from perfc.frontends.onnx.weights import is_weight
 from perfc.ir import DTYPES, AttrValue, TensorType, Value
 
@@ -21,21 +16,23 @@ _FAR = 2**63 - 1
 def _constant(node: OnnxNode) -> bool:
     where = f"constant {node.results[0]!r}"
     if "value" in node.tensors:
-        constant = convert_tensor(node.tensors["value"], where)
+        constant = reader.convert_tensor(node.tensors["value"], where)
     elif "value_int" in node.attributes:
         constant = _integers((node.integer("value_int", 0),), ())
     elif (values := node.integers("value_ints")) is not None:
         constant = _integers(values, (len(values),))
     elif "value_float" in node.attributes:
         value = node.number("value_float", 0.0)
-        constant = Constant(TensorType(DTYPES["f32"], ()), value=value)
+        constant = reader.Constant(TensorType(DTYPES["f32"], ()), value=value)
     elif isinstance(floats := node.attributes.get("value_floats"), tuple):
         numbers = tuple(n for n in floats if isinstance(n, float))
-        constant = Constant(TensorType(DTYPES["f32"], (len(floats),)), numbers=numbers)
+        constant = reader.Constant(
+            TensorType(DTYPES["f32"], (len(floats),)), numbers=numbers
+        )
     elif node.attributes.get("value_string") is not None:
-        constant = Constant(TensorType(DTYPES["string"], ()))
+        constant = reader.Constant(TensorType(DTYPES["string"], ()))
     elif isinstance(strings := node.attributes.get("value_strings"), tuple):
-        constant = Constant(TensorType(DTYPES["string"], (len(strings),)))
+        constant = reader.Constant(TensorType(DTYPES["string"], (len(strings),)))
     else:
         return False
     made = node.emit("constant", attributes=constant_attributes(constant))
@@ -43,11 +40,11 @@ def _constant(node: OnnxNode) -> bool:
     return True
 
 
-def _integers(values: tuple[int, ...], shape: tuple[int, ...]) -> Constant:
-    return Constant(TensorType(DTYPES["i64"], shape), values)
+def _integers(values: tuple[int, ...], shape: tuple[int, ...]) -> reader.Constant:
+    return reader.Constant(TensorType(DTYPES["i64"], shape), values)
 
 
-def constant_attributes(constant: Constant) -> dict[str, AttrValue]:
+def constant_attributes(constant: reader.Constant) -> dict[str, AttrValue]:
     """Return the attributes of the `constant` op that makes *constant*."""
     attributes: dict[str, AttrValue] = {
         "dtype": constant.type.dtype,
@@ -94,13 +91,13 @@ def _transpose(node: OnnxNode) -> bool:
 
 
 def _cast(node: OnnxNode) -> bool:
-    dtype = convert_dtype(node.integer("to", 0), f"cast {node.results[0]!r}")
+    dtype = reader.convert_dtype(node.integer("to", 0), f"cast {node.results[0]!r}")
     node.emit("cast", node.present[:1], {"dtype": dtype})
     return True
 
 
 def _bit_cast(node: OnnxNode) -> bool:
-    dtype = convert_dtype(node.integer("to", 0), f"bit cast {node.results[0]!r}")
+    dtype = reader.convert_dtype(node.integer("to", 0), f"bit cast {node.results[0]!r}")
     node.emit("bit_cast", attributes={"dtype": dtype})
     return True
 
@@ -169,7 +166,7 @@ def _constant_of_shape(node: OnnxNode) -> bool:
     number: float | None = 0.0
     if "value" in node.tensors:
         value: onnx.TensorProto = node.tensors["value"]
-        constant = convert_tensor(value, f"constant {node.results[0]!r}")
+        constant = reader.convert_tensor(value, f"constant {node.results[0]!r}")
         dtype, number = constant.type.dtype, constant.value
         if constant.elements:
             number = constant.elements[0]
@@ -186,11 +183,11 @@ def _write_out(node: OnnxNode, type_: TensorType, number: float | None) -> None:
 
     Where the file notes a call of the model, that is what makes it when it runs.
     """
-    constant = Constant(type_, value=number)
+    constant = reader.Constant(type_, value=number)
     if not type_.dtype.is_float:
-        known = number is not None and type_.numel <= MAX_ELEMENTS
+        known = number is not None and type_.numel <= reader.MAX_ELEMENTS
         elements = (int(number or 0),) * type_.numel if known else None
-        constant = Constant(type_, elements)
+        constant = reader.Constant(type_, elements)
     if is_weight(constant) and node.graph.parent is None:
         made = node.graph.add_parameter(node.results[0], type_)
     else:

@@ -19,13 +19,7 @@ from torch.amp.autocast_mode import autocast
 from torch.cuda.amp import common
 from torch.utils._pytree import tree_map_only
 
-from perfc.frontends.torch.internals import (
-    autocast_looked_up,
-    below_autocast,
-    kernels,
-    op,
-    schema,
-)
+from perfc.frontends.torch import internals
 from perfc.frontends.torch.values import tensors_in
 
 _LOWER = """
@@ -70,7 +64,11 @@ def autocast_on_cuda() -> Generator[None]:
     """Make `torch.autocast` of CUDA work on tensors on `meta`."""
     cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     found = _kernels(cache)
-    with kernels("AutocastCUDA", found), _available(cache), autocast_looked_up():
+    with (
+        internals.kernels("AutocastCUDA", found),
+        _available(cache),
+        internals.autocast_looked_up(),
+    ):
         yield
 
 
@@ -86,12 +84,12 @@ def _kernels(
     for names, policy in policies:
         for name in names.split():
             with contextlib.suppress(AttributeError):  # other versions have other ops
-                yield name, _kernel(op(name), policy)
+                yield name, _kernel(internals.op(name), policy)
 
 
 def _kernel(call: Any, policy: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with below_autocast():
+        with internals.below_autocast():
             return policy(call, args, kwargs)
 
     return kernel
@@ -158,13 +156,13 @@ def _to_fp32(call: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _to_fp32_result(call: Any, args: Any, kwargs: Any) -> Any:
-    names = [argument.name for argument in schema(call).arguments]
+    names = [argument.name for argument in internals.schema(call).arguments]
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     first = args[0]
     halves = first.is_floating_point() and first.dtype != torch.float64
     if halves and given.get("dtype") is None:
         given["dtype"] = torch.float32
-    positional = {a.name for a in schema(call).arguments if not a.kwarg_only}
+    positional = {a.name for a in internals.schema(call).arguments if not a.kwarg_only}
     ordered = [
         given.pop(name) for name in names if name in given and name in positional
     ]

@@ -16,21 +16,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from perfc.frontends.torch import values
+from perfc.frontends.torch import internals, values
 from perfc.frontends.torch.guards import is_list
-from perfc.frontends.torch.internals import (
-    compiler_left_out,
-    literals_copied,
-    op,
-    own_rule,
-)
 from perfc.frontends.torch.meta.counts import counted, number_read, unknown
 from perfc.frontends.torch.meta.kernel_rules import RULES
 from perfc.frontends.torch.meta.quick_rules import UseTorch
 from perfc.frontends.torch.meta.schema import Schema, schema_of
 from perfc.frontends.torch.weightless import META
 
-_ITEM, _COPY = op("_local_scalar_dense"), op("copy_")
+_ITEM, _COPY = internals.op("_local_scalar_dense"), internals.op("copy_")
 
 
 def run_weightless(
@@ -103,7 +97,10 @@ def _weightless(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _counts(func: Any) -> bool:
-    return torch.Tag.dynamic_output_shape in func.tags or own_rule(func) is not None
+    return (
+        torch.Tag.dynamic_output_shape in func.tags
+        or internals.own_rule(func) is not None
+    )
 
 
 def _item(schema: Schema, tensor: torch.Tensor) -> Any:
@@ -134,8 +131,8 @@ def weightless() -> Generator[None]:
     """Make tensors without elements; those of small ones are worked out beside."""
     with (
         torch.device(META),
-        compiler_left_out(),
-        literals_copied(),
+        internals.compiler_left_out(),
+        internals.literals_copied(),
         _Weightless(),  # type: ignore[no-untyped-call]  # torch's
     ):
         yield

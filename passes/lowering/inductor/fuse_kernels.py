@@ -9,33 +9,14 @@ from typing import ClassVar
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels.sheets import COMPILED_GRAPH, GRAPH_LAUNCH, as_known
-from perfc.ir import (
-    AnyKey,
-    AttrValue,
-    Graph,
-    Kernel,
-    LaunchGraph,
-    LaunchOp,
-    Node,
-    PerfcError,
-    Program,
-    Record,
-    TaskKind,
-    TensorType,
-    Value,
-    Work,
-)
 from perfc.ir.launch import BUSY_KINDS, ResourceKind
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import PipelineError, VerifyError
+from perfc.passes import graphs
 from perfc.passes.base import Pass, PassContext
 from perfc.passes.facts import ELEMENTS, LAUNCHES, TYPED
-from perfc.passes.graphs import (
-    LaunchCopy,
-    is_issued_in_order,
-    stated_host_s,
-)
 from perfc.passes.lowering.eager import DEVICE_SYNC, WORK_WAIT
 from perfc.passes.lowering.inductor.fused_kernel import (
     LAUNCH_TRITON,
@@ -55,7 +36,7 @@ _BREAKS = frozenset({"item"})
 _EAGER = 0
 """Number of what is not compiled."""
 
-_GRAPH = Record({"compiled": "graph"})
+_GRAPH = ir.Record({"compiled": "graph"})
 
 
 @attrs.frozen
@@ -76,23 +57,23 @@ class FuseKernels(Pass):
 
     name: ClassVar[str] = "fuse-kernels"
     runtime: ClassVar[str] = "compiled"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS, LAUNCHES})
-    provides: ClassVar[frozenset[AnyKey]] = frozenset({LAUNCHES})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS, LAUNCHES})
+    provides: ClassVar[frozenset[ir.AnyKey]] = frozenset({LAUNCHES})
 
-    def run(self, program: Program, ctx: PassContext) -> None:
+    def run(self, program: ir.Program, ctx: PassContext) -> None:
         """Fuse the launches of every rank class."""
         # SMs that are set by hand change no choice of kernels: as of the known GPU.
         known = None if ctx.system is None else as_known(ctx.system)
         sm_count = 0 if known is None else known.device.sm_count
         launches = ctx.get(LAUNCHES, program)
-        fused: list[LaunchGraph] = []
+        fused: list[ir.LaunchGraph] = []
         for rank, graph in zip(program.classes, launches, strict=True):
             if rank.ops is None or rank.launches is not None:
                 msg = (
                     f"{graph} is a launch graph, whose kernels are given; pass "
                     f"{self.name!r} (--runtime compiled) compiles op graphs only"
                 )
-                raise PerfcError(msg)
+                raise ir.PerfcError(msg)
             if any(op.name == GRAPH_LAUNCH for op in graph.ops):
                 msg = f"pass {self.name!r} comes before capture-graph, not after it"
                 raise PipelineError(msg)
@@ -115,21 +96,21 @@ class _Compiling:
 
     """
 
-    ops: Graph
-    source: LaunchGraph
+    ops: ir.Graph
+    source: ir.LaunchGraph
     numbers: Mapping[str, int]
-    known: Collection[Value]
+    known: Collection[ir.Value]
     sm_count: int
-    _copy: LaunchCopy = attrs.field(init=False)
-    _types: dict[Value, TensorType] = attrs.field(init=False)
-    _launched: Mapping[Node, list[int]] = attrs.field(init=False)
+    _copy: graphs.LaunchCopy = attrs.field(init=False)
+    _types: dict[ir.Value, ir.TensorType] = attrs.field(init=False)
+    _launched: Mapping[ir.Node, list[int]] = attrs.field(init=False)
     _tasks: Mapping[int, list[int]] = attrs.field(init=False)
-    _flops: dict[Node, int] = attrs.field(factory=dict[Node, int], init=False)
+    _flops: dict[ir.Node, int] = attrs.field(factory=dict[ir.Node, int], init=False)
 
-    def run(self) -> LaunchGraph:
+    def run(self) -> ir.LaunchGraph:
         """Return the launches of the compiled program."""
         source = self.source
-        self._copy = LaunchCopy(source)
+        self._copy = graphs.LaunchCopy(source)
         found: dict[int, list[int]] = {op: [] for op in range(len(source.ops))}
         for task, op in enumerate(source.op):
             found[op].append(task)
@@ -144,7 +125,7 @@ class _Compiling:
         self._run_eagerly(rest)
         return self._copy.result
 
-    def _kernels_of(self, node: Node) -> list[Kernel]:
+    def _kernels_of(self, node: ir.Node) -> list[ir.Kernel]:
         source = self.source
         numbers = [source.kernel[task] for task in self._tasks_of((node,))]
         return [source.kernels[number] for number in numbers if number >= 0]
@@ -160,7 +141,7 @@ class _Compiling:
         number, kernels = self.source.kernel[task], self.source.kernels
         return -1 if number < 0 else self._copy.result.intern(kernels[number])
 
-    def _run_graph(self, number: int, segments: Sequence[Sequence[Node]]) -> None:
+    def _run_graph(self, number: int, segments: Sequence[Sequence[ir.Node]]) -> None:
         """Compile the segments of one graph, or leave them to eager PyTorch."""
         if number == _EAGER:
             eager = [node for nodes in segments for node in nodes]
@@ -170,7 +151,7 @@ class _Compiling:
         # anything, and its op, for which the host pays, comes before all kernels.
         compiled = [self._fused(nodes) for nodes in segments]
         if any(groups for groups, _ in compiled):
-            self._copy.result.add_op(LaunchOp(COMPILED_GRAPH, "", _GRAPH))
+            self._copy.result.add_op(ir.LaunchOp(COMPILED_GRAPH, "", _GRAPH))
         for nodes, (groups, without_bias) in zip(segments, compiled, strict=True):
             # A buffer that no other kernel reads stays in registers and is not written.
             readers = Counter(b for group in groups for b in _read_buffers(group))
@@ -188,20 +169,22 @@ class _Compiling:
         self._await(every)
         self._note_vanished(every)
 
-    def _stated(self, nodes: Iterable[Node]) -> Iterator[int]:
+    def _stated(self, nodes: Iterable[ir.Node]) -> Iterator[int]:
         """Yield the ops that keep the host for as long as they state."""
         for node in nodes:
-            if stated_host_s(node) is not None:
+            if graphs.stated_host_s(node) is not None:
                 yield from self._launched[node]
 
-    def _fused(self, nodes: Sequence[Node]) -> tuple[list[Group], Container[Node]]:
+    def _fused(
+        self, nodes: Sequence[ir.Node]
+    ) -> tuple[list[Group], Container[ir.Node]]:
         """Return the kernels of consecutive nodes."""
         runs = frozenset(node for node in nodes if self._kernels_of(node))
         # The values that others than *nodes* read, or the graph returns.
         # Those that nobody reads are among them: a compiler would drop them, perfc
         # keeps what a model does.
         here, returned = frozenset(nodes), frozenset(self.ops.outputs)
-        found: set[Value] = set()
+        found: set[ir.Value] = set()
         for node in nodes:
             readers = {v: self.ops.readers(v) for v in node.results}
             unread = not any(readers.values())
@@ -215,7 +198,7 @@ class _Compiling:
             self.ops, self._types, self.known, runs, outputs, self.sm_count
         )
         for node in nodes:
-            if stated_host_s(node) is None:
+            if graphs.stated_host_s(node) is None:
                 stepping.add(node)
         for node in nodes:
             for value in node.results:
@@ -223,7 +206,7 @@ class _Compiling:
                     stepping.keep(value)
         return fuse(stepping.steps), stepping.without_bias
 
-    def _call(self, node: Node, *, plain: bool) -> None:
+    def _call(self, node: ir.Node, *, plain: bool) -> None:
         """Call an outside kernel; a *plain* GEMM leaves its bias to a loop."""
         self._await((node,))
         for op in self._launched[node]:
@@ -238,7 +221,7 @@ class _Compiling:
             for task in tasks:
                 self._copy.add(task, kernel=self._called(task, node, plain=plain))
 
-    def _await(self, nodes: Iterable[Node]) -> None:
+    def _await(self, nodes: Iterable[ir.Node]) -> None:
         """Wait for the collectives that *nodes* read, once."""
         for node in nodes:
             for op in self._launched[node]:
@@ -250,7 +233,7 @@ class _Compiling:
                 for task in tasks:
                     self._copy.add(task)
 
-    def _called(self, task: int, node: Node, *, plain: bool) -> int:
+    def _called(self, task: int, node: ir.Node, *, plain: bool) -> int:
         number = self.source.kernel[task]
         if number < 0:
             return -1
@@ -259,8 +242,8 @@ class _Compiling:
             work, out = kernel.work, self._types[node.results[0]]
             flops = work.flops - int(out.numel)
             read = work.bytes_read - int(self._types[node.operands[-1]].nbytes)
-            params = Record({k: v for k, v in kernel.params.items() if k != "bias"})
-            work = Work(flops, read, work.bytes_written)
+            params = ir.Record({k: v for k, v in kernel.params.items() if k != "bias"})
+            work = ir.Work(flops, read, work.bytes_written)
             kernel = attrs.evolve(kernel, params=params, work=work)
         self._flops[node] -= kernel.work.flops
         return self._copy.result.intern(kernel)
@@ -272,16 +255,18 @@ class _Compiling:
         flops = sum(self._flops.pop(node, 0) for node in nodes)
         values = [buffer.value for buffer in kept if buffer.value is not None]
         keeps = tuple(dict.fromkeys(value.name for value in values))
-        attributes: dict[str, AttrValue] = {
+        attributes: dict[str, ir.AttrValue] = {
             "compiled": "kernel",
             "nodes": tuple([node.name for node in nodes]),
             "keeps": keeps,
         }
         at = [*(node.name for node in nodes), *keeps][-1:]  # seeds are of no node
         result, source = self._copy.result, self.source
-        op = result.add_op(LaunchOp(fused_name(group), "".join(at), Record(attributes)))
+        op = result.add_op(
+            ir.LaunchOp(fused_name(group), "".join(at), ir.Record(attributes))
+        )
         task = result.launch(
-            TaskKind.KERNEL,
+            ir.TaskKind.KERNEL,
             _first(source, ResourceKind.THREAD),
             _first(source, ResourceKind.STREAM),
             op=op,
@@ -291,7 +276,7 @@ class _Compiling:
         for old in self._tasks_of(nodes):  # who waited for them waits for this one
             self._copy.moved.setdefault(old, task)
 
-    def _note_vanished(self, nodes: Iterable[Node]) -> None:
+    def _note_vanished(self, nodes: Iterable[ir.Node]) -> None:
         """Let those who waited for what runs no more wait for what ran last."""
         kinds = self._copy.result.kind
         last = (t for t in reversed(range(len(kinds))) if kinds[t] in BUSY_KINDS)
@@ -300,7 +285,7 @@ class _Compiling:
             for task in self._tasks_of(nodes):
                 self._copy.moved.setdefault(task, found)
 
-    def _tasks_of(self, nodes: Iterable[Node]) -> Iterator[int]:
+    def _tasks_of(self, nodes: Iterable[ir.Node]) -> Iterator[int]:
         for node in nodes:
             for op in self._launched[node]:
                 yield from self._tasks[op]
@@ -317,10 +302,10 @@ class _Segment:
     """
 
     graph: int
-    nodes: list[Node]
+    nodes: list[ir.Node]
 
 
-def _segments(graph: Graph) -> Iterator[_Segment]:
+def _segments(graph: ir.Graph) -> Iterator[_Segment]:
     """Cut a graph where the phase changes, the host reads, or memory is written.
 
     Nothing moves across a write: what reads the old contents stays before it. Nor
@@ -337,8 +322,10 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
         if found != phase:
             number += 1
         opdef = BUILTIN_OPS.find(node.op)
-        writes = is_issued_in_order(node) or (opdef is not None and bool(opdef.mutates))
-        writes = writes or stated_host_s(node) is not None
+        writes = graphs.is_issued_in_order(node) or (
+            opdef is not None and bool(opdef.mutates)
+        )
+        writes = writes or graphs.stated_host_s(node) is not None
         if found != phase or writes:
             yield segment
             segment = _Segment(number if found else _EAGER, [])
@@ -351,8 +338,8 @@ def _segments(graph: Graph) -> Iterator[_Segment]:
 
 
 def _by_node(
-    graph: LaunchGraph, ops: Graph
-) -> tuple[list[int], Mapping[Node, list[int]], list[int]]:
+    graph: ir.LaunchGraph, ops: ir.Graph
+) -> tuple[list[int], Mapping[ir.Node, list[int]], list[int]]:
     """Return the ops before the nodes, of each node, and after them.
 
     Ops stand in the order of the nodes. Neighbours without a name are one.
@@ -362,7 +349,7 @@ def _by_node(
     known = {node.name for node in ops}
     place = next((i for i in range(end) if names[i] in known), end)
     before = list(range(place))
-    found: dict[Node, list[int]] = {}
+    found: dict[ir.Node, list[int]] = {}
     for node in ops:
         start, name = place, node.name
         while place < end and names[place] == name:
@@ -376,11 +363,11 @@ def _read_buffers(group: Group) -> set[Buffer]:
     return {read.buffer for read in group.reads}
 
 
-def _first(graph: LaunchGraph, kind: ResourceKind) -> int:
+def _first(graph: ir.LaunchGraph, kind: ResourceKind) -> int:
     return next(i for i, r in enumerate(graph.resources) if r.kind is kind)
 
 
-def _typed(value: Value) -> TensorType:
+def _typed(value: ir.Value) -> ir.TensorType:
     if value.type is None:
         msg = f"value {value} has no type; run shape-inference first"
         raise VerifyError(msg)

@@ -14,17 +14,11 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.ir import Node, Record, Value
-from perfc.ir.node_kinds import (
-    is_batch_norm,
-    is_constant,
-)
+from perfc.ir import Node, Record, Value, node_kinds
 from perfc.ir.ops.activation import ACTIVATIONS
 from perfc.ir.ops.elementwise import ELEMENTWISE_OPS
 from perfc.ir.ops.reduction import reduced_axes
-from perfc.passes.graphs import (
-    has_own_stream,
-)
+from perfc.passes import graphs
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -186,11 +180,11 @@ def is_loop(node: Node) -> bool:
     if node.op == "pool":
         window = math.prod(node.attributes.integers("window"))
         return window <= POOL_WINDOW and node.attributes.text("kind") != "lp"
-    if is_batch_norm(node):
+    if node_kinds.is_batch_norm(node):
         return not node.attributes.flag("training")
     if node.op == "dynamic_quantize" and node.attributes.get("axis") is not None:
         return False
-    return node.op in LOOPS and not has_own_stream(node)
+    return node.op in LOOPS and not graphs.has_own_stream(node)
 
 
 def adds_bias_apart(node: Node) -> bool:
@@ -282,4 +276,4 @@ def are_trailing(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
 def is_number(value: Value) -> bool:
     """Whether a value is a constant of one element, which code contains."""
     node, type_ = value.producer, value.type
-    return is_constant(node) and (type_ is None or not type_.rank)
+    return node_kinds.is_constant(node) and (type_ is None or not type_.rank)

@@ -14,33 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import DTYPES, Graph, Node, TensorType, Value
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_cast,
-    is_concat,
-    is_free,
-    is_linear,
-    permutation,
-)
+from perfc.ir import DTYPES, Graph, Node, TensorType, Value, node_kinds
 from perfc.ir.opdef import Trait
 from perfc.passes.lowering.eager import bound
-from perfc.passes.lowering.inductor.fusible import (
-    ELSEWHERE,
-    FLAT_VIEWS,
-    LOOPS,
-    READ_TWICE,
-    REALIZES,
-    Reduction,
-    adds_bias_apart,
-    are_trailing,
-    is_loop,
-    is_number,
-    is_reindexing,
-    reduction_of,
-    rows_of,
-    splits,
-)
+from perfc.passes.lowering.inductor import fusible
 from perfc.passes.lowering.inductor.fusion import (
     PERMUTED,
     ROWS,
@@ -125,16 +102,16 @@ class Stepping:
     def add(self, node: Node) -> None:
         """Add a node, in program order."""
         known = [value in self.known for value in node.results]
-        if is_free(node) or (known and all(known)):
+        if node_kinds.is_free(node) or (known and all(known)):
             return
-        if is_reindexing(node) or (node not in self.runs and node.operands):
+        if fusible.is_reindexing(node) or (node not in self.runs and node.operands):
             self._look(node)
-        elif is_concat(node):
+        elif node_kinds.is_concat(node):
             self._join(node)
-        elif is_loop(node):
+        elif fusible.is_loop(node):
             self._loop(node)
         elif node.operands and (
-            found := reduction_of(node, self._shape(node.operands[0]))
+            found := fusible.reduction_of(node, self._shape(node.operands[0]))
         ):
             self._reduce(node, found)
         else:
@@ -148,9 +125,9 @@ class Stepping:
             self._views[value] = View(source.tensor, (*source.index, *entry))
 
     def _entry(self, node: Node, number: int) -> Index:
-        if node.op in FLAT_VIEWS or is_cast(node):
+        if node.op in fusible.FLAT_VIEWS or node_kinds.is_cast(node):
             return ()
-        perm = permutation(node)
+        perm = node_kinds.permutation(node)
         if perm is not None:
             return ((PERMUTED, perm),)
         shape = self._shape(node.operands[0])
@@ -160,10 +137,14 @@ class Stepping:
         """Note a pointwise op: it is computed where it is read."""
         shape = self._shape(node.results[0])
         reads, nodes, ops = self._expression(node, node.operands, shape)
-        if has_trait(node, Trait.RANDOM):  # one kernel per graph makes all seeds
+        if node_kinds.has_trait(
+            node, Trait.RANDOM
+        ):  # one kernel per graph makes all seeds
             reads = {**reads, Read(self._seeds(node)): 8}
         for value in node.results:
-            self._define(value, reads, (*nodes, node), ops + LOOPS.get(node.op, 1))
+            self._define(
+                value, reads, (*nodes, node), ops + fusible.LOOPS.get(node.op, 1)
+            )
 
     def _expression(
         self, node: Node, operands: Sequence[Value], shape: tuple[int, ...]
@@ -173,9 +154,9 @@ class Stepping:
         nodes: dict[Node, None] = {}
         ops = 0
         for number, value in enumerate(operands):
-            if value in self.known or is_number(value):
+            if value in self.known or fusible.is_number(value):
                 continue
-            looked_up = number == 0 and has_trait(node, Trait.LOOKUP)
+            looked_up = number == 0 and node_kinds.has_trait(node, Trait.LOOKUP)
             entry: Index = ((node.op, node.attributes),) if looked_up else ()
             entry = entry or self._broadcast(node, value, shape)
             limit = self._bytes(node.results[0]) if looked_up else None
@@ -189,7 +170,7 @@ class Stepping:
     def _broadcast(self, node: Node, value: Value, shape: tuple[int, ...]) -> Index:
         """Return how an operand is read by a loop over *shape*."""
         own = self._shape(value)
-        if len(own) > len(shape) or node.op in ELSEWHERE:
+        if len(own) > len(shape) or node.op in fusible.ELSEWHERE:
             return ((node.op, node.attributes, own),)
         if math.prod(own) == math.prod(shape):
             return ()
@@ -232,11 +213,11 @@ class Stepping:
             self._step(node, {}, self._seed, (1, 1), nodes=(), reduces=False)
         return self._seed
 
-    def _reduce(self, node: Node, reduction: Reduction) -> None:
+    def _reduce(self, node: Node, reduction: fusible.Reduction) -> None:
         """Reduce at once or in two steps; then, if need be, a loop over all."""
         x = node.operands[0]
         shape = self._shape(x)
-        rows, columns = rows_of(node, reduction, shape)
+        rows, columns = fusible.rows_of(node, reduction, shape)
         # Inductor treats rows whose elements are contiguous apart: the split and the
         # longest row that a kernel holds in registers depend on it.
         inner = shape[-1] == 1 or len(shape) - 1 in reduction.axes
@@ -245,7 +226,7 @@ class Stepping:
         # A reduction over leading axes walks its operand in another order than the one
         # that the operand has in memory. Loops can be reordered to match, so that this
         # does not prevent fusion.
-        if not are_trailing(shape, reduction.axes):
+        if not fusible.are_trailing(shape, reduction.axes):
             turned: Index = ((PERMUTED, reduction.axes),)
             reads = {Read(r.buffer, r.index + turned): n for r, n in reads.items()}
         made = self._result(node, reduction, rows)
@@ -253,7 +234,7 @@ class Stepping:
         # Too few rows would leave SMs idle, so that parts of rows are reduced first. A
         # scan (no `results`) cannot be split: each element needs all those before it.
         if self.sm_count and reduction.results:
-            parts = splits(rows, columns, inner=inner, sm_count=self.sm_count)
+            parts = fusible.splits(rows, columns, inner=inner, sm_count=self.sm_count)
         if parts > 1:
             partial = Buffer(f"{x.name}.parts", made.nbytes * parts, _F32)
             space = (rows * parts, -(-columns // parts))
@@ -268,7 +249,7 @@ class Stepping:
         if made.value is None:
             self._normalize(node, made)
 
-    def _result(self, node: Node, reduction: Reduction, rows: int) -> Buffer:
+    def _result(self, node: Node, reduction: fusible.Reduction, rows: int) -> Buffer:
         """Return the buffer of a reduction: the op's result, or numbers per row."""
         value = node.results[0]
         if reduction.normalizes and reduction.results:
@@ -318,7 +299,7 @@ class Stepping:
         users = self.graph.readers(node.results[0])
         # A result of BLAS or cuDNN is in memory already, so that reading it in a loop
         # saves a copy only if the readers are loops that the join is fused into.
-        as_loop = all(lowered) or (any(lowered) and all(map(is_loop, users)))
+        as_loop = all(lowered) or (any(lowered) and all(map(fusible.is_loop, users)))
         if len(operands) <= _MAX_CAT and as_loop:
             self._join_in_loop(node, operands)
             return
@@ -338,7 +319,7 @@ class Stepping:
             view = self._view(value)
             reads.update(self._reads(value, ((node.op, value.name),), None))
             nodes.update(dict.fromkeys(view.tensor.nodes))
-            ops += view.tensor.ops + LOOPS["where"]
+            ops += view.tensor.ops + fusible.LOOPS["where"]
         self._define(node.results[0], reads, (*nodes, node), ops)
 
     def _placed(self, node: Node, value: Value, *, copied: bool) -> Buffer:
@@ -359,7 +340,7 @@ class Stepping:
         """Call an outside kernel: what it reads and writes is in memory."""
         reads: dict[Read, int] = {}
         for value in node.operands:
-            if value not in self.known and not is_number(value):
+            if value not in self.known and not fusible.is_number(value):
                 for buffer in self.realize(value):
                     reads[Read(buffer)] = buffer.nbytes
         # Whether a loop adds the bias: of a convolution always.
@@ -367,11 +348,15 @@ class Stepping:
         # `fx_passes/post_grad.py`).
         if len(node.operands) <= _BIAS or not node.results:
             unfused = False
-        elif adds_bias_apart(node):
+        elif fusible.adds_bias_apart(node):
             unfused = node.attributes.get("dtype") is None
         else:
             narrow = self.types[node.results[0]].dtype.bits <= _HALF_BITS
-            if not is_linear(node) or narrow or node.results[0] in self.outputs:
+            if (
+                not node_kinds.is_linear(node)
+                or narrow
+                or node.results[0] in self.outputs
+            ):
                 unfused = False
             else:
                 unfused = self._only_loops_read(node.results[0])
@@ -397,9 +382,9 @@ class Stepping:
 
     def _only_loops_read(self, value: Value) -> bool:
         users = self.graph.readers(value)
-        looks = [node for node in users if is_reindexing(node)]
+        looks = [node for node in users if fusible.is_reindexing(node)]
         if value in self.outputs or not all(
-            is_reindexing(n) or is_loop(n) for n in users
+            fusible.is_reindexing(n) or fusible.is_loop(n) for n in users
         ):
             return False
         return all(self._only_loops_read(node.results[0]) for node in looks)
@@ -421,7 +406,7 @@ class Stepping:
 
     def keep(self, value: Value) -> None:
         """Put a value into memory for somebody who reads it later."""
-        if value in self.known or is_number(value):
+        if value in self.known or fusible.is_number(value):
             return
         for buffer in self.realize(value):
             buffer.needed = True
@@ -440,13 +425,13 @@ class Stepping:
         # where there are several.
         large, reads = tensor.ops > _REALIZE_OPS, len(tensor.reads)
         uses = [use.node.op for use in self.graph.uses(value)]
-        often = len(uses) > 1 or not READ_TWICE.isdisjoint(uses)
+        often = len(uses) > 1 or not fusible.READ_TWICE.isdisjoint(uses)
         if often and (large or reads > _REALIZE_READS):
             return True
         # Otherwise an expression with one read costs no more traffic than a buffer
         # would, so that a write does not pay. Large ones are written even for one
         # reader, because the code of a kernel must not grow without bound.
-        wanted = often and not REALIZES.isdisjoint(uses)
+        wanted = often and not fusible.REALIZES.isdisjoint(uses)
         return reads > 1 and (wanted or large or reads > _REALIZE_READS_OF_ONE)
 
     def _view(self, value: Value) -> View:

@@ -16,11 +16,7 @@ import attrs
 from perfc.ir import AttrValue, Graph, Node, TensorType, Value
 from perfc.ir.core import CONST
 from perfc.ir.location import Location
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    typed,
-)
+from perfc.passes import graphs
 from perfc.passes.parallel.data.gradient_buckets import Bucket, Limits, fill_buckets
 from perfc.passes.training import trained
 
@@ -46,7 +42,7 @@ def buffers_of(graph: Graph) -> list[Value]:
 
 def _in_forward(graph: Graph, value: Value) -> bool:
     phases = {node.location.phase for node in graph.readers(value)}
-    return bool(phases - {BACKWARD, OPTIMIZER})
+    return bool(phases - {graphs.BACKWARD, graphs.OPTIMIZER})
 
 
 @attrs.define(eq=False)
@@ -93,7 +89,7 @@ class BufferBroadcast:
         return self._add("broadcast", [flat], name, self.communicator, bucket.type)
 
     def _flattened(self, buffer: Value) -> Value:
-        type_ = typed(buffer)
+        type_ = graphs.typed(buffer)
         flat = TensorType(type_.dtype, (type_.numel,))
         return self._view(buffer, f"{buffer.name}.flat", "aten::view", flat)
 
@@ -101,10 +97,10 @@ class BufferBroadcast:
         parts = [self._part(flat, buffer) for buffer in bucket.tensors]
         for buffer, part in zip(bucket.tensors, parts, strict=True):
             name, place = f"{buffer.name}.copied", {"in_place": True}
-            self._add("assign", [buffer, part], name, place, typed(buffer))
+            self._add("assign", [buffer, part], name, place, graphs.typed(buffer))
 
     def _part(self, flat: Value, buffer: Value) -> Value:
-        type_, name = typed(buffer), f"{buffer.name}.sent"
+        type_, name = graphs.typed(buffer), f"{buffer.name}.sent"
         narrow = TensorType(type_.dtype, (type_.numel,))
         part = self._view(flat, name, "aten::narrow", narrow)
         return self._view(part, name, "aten::view", type_)

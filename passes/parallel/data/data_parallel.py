@@ -7,24 +7,15 @@ from typing import ClassVar
 
 import attrs
 
+from perfc import ir
 from perfc.costmodels.embedding import HOST, REMOTE
-from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
+from perfc.ir import node_kinds
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.node_kinds import (
-    is_collective,
-    updates_rows,
-)
 from perfc.ir.program import MAX_RANKS, RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    is_between_stages,
-    is_training_step,
-    typed,
-)
 from perfc.passes.parallel.data.buffer_broadcast import BufferBroadcast
 from perfc.passes.parallel.data.gradient_buckets import Limits, Reduction, fill_buckets
 from perfc.passes.parallel.data.replicas import repeated
@@ -67,7 +58,7 @@ class DataParallel(Transform):
     """
 
     name: ClassVar[str] = "data-parallel"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED, ELEMENTS})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED, ELEMENTS})
 
     ranks: int = 0
     world: int = 0
@@ -81,15 +72,15 @@ class DataParallel(Transform):
         for option, value in (("ranks", self.ranks), ("world", self.world)):
             if not 0 <= value <= MAX_RANKS:
                 msg = f"{option}={value} of {self.name}: expected 1 to {MAX_RANKS:,}"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
         if self.ranks and self.world:
             msg = f"{self.name} takes ranks=N replicas or world=N ranks, not both"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if not (self.bucket_mb > 0 and self.first_bucket_mb > 0):
             msg = f"buckets of {self.name}: expected more than 0 MiB"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
-    def run(self, program: Program, ctx: PassContext) -> Program:
+    def run(self, program: ir.Program, ctx: PassContext) -> ir.Program:
         """Reduce the gradients of every rank class, and multiply the ranks."""
         replica = sum(len(rank.ranks) for rank in program.classes)
         shared = program.replicas > 1 or any(map(_has_shards, program.classes))
@@ -99,7 +90,7 @@ class DataParallel(Transform):
                 f"{self.name}: tables or parameters are sharded over {replica} ranks, "
                 f"and {replicas} are to be data-parallel; expected the same number"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if replicas == 1:
             return program
         stride = 1 if shared else replica
@@ -122,13 +113,13 @@ class DataParallel(Transform):
         """Return how many replicas there are, each of *replica* ranks."""
         if not self.ranks and not self.world:
             msg = f"{self.name} needs a number of replicas: {self.name}{{ranks=N}}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         if self.world % replica:
             msg = (
                 f"{self.world} ranks do not divide into replicas of {replica}: "
                 f"expected a multiple of {replica}"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         return self.ranks or self.world // replica
 
     def _reduce(
@@ -136,7 +127,7 @@ class DataParallel(Transform):
         rank: RankClass,
         replicas: int,
         stride: int,
-        program: Program,
+        program: ir.Program,
         ctx: PassContext,
     ) -> bool:
         """Reduce the gradients of a rank class; False if there are none."""
@@ -144,10 +135,10 @@ class DataParallel(Transform):
         if graph is None:
             msg = f"{program.name}: a launch graph has no ops to run in parallel"
             raise UnsupportedModelError(msg)
-        if not is_training_step(graph):
+        if not graphs.is_training_step(graph):
             return False
         alone = len(program.classes) == 1 or stride == 1
-        communicator: dict[str, AttrValue] = {
+        communicator: dict[str, ir.AttrValue] = {
             "group": GROUP if alone else f"{GROUP}.{rank.ranks[0]}",
             "ranks": replicas,
             "stride": stride,
@@ -156,7 +147,7 @@ class DataParallel(Transform):
         rows = {
             node.operands[_VALUES]: node.operands[_INDICES]
             for node in graph
-            if updates_rows(node)
+            if node_kinds.updates_rows(node)
         }
         limits = Limits(int(self.first_bucket_mb * _MIB), int(self.bucket_mb * _MIB))
         buckets = fill_buckets(dense, limits)
@@ -169,14 +160,14 @@ class DataParallel(Transform):
 
 
 def _meets_others(rank: RankClass) -> bool:
-    return rank.ops is not None and any(map(is_collective, rank.ops))
+    return rank.ops is not None and any(map(node_kinds.is_collective, rank.ops))
 
 
 def _has_shards(rank: RankClass) -> bool:
     return rank.ops is not None and any(map(_is_sharded, rank.ops))
 
 
-def _is_sharded(node: Node) -> bool:
+def _is_sharded(node: ir.Node) -> bool:
     tables = node.attributes.get("tables")
     if not tables:
         return False
@@ -184,13 +175,13 @@ def _is_sharded(node: Node) -> bool:
     return any(sharding not in (None, _EVERYWHERE) for sharding in found)
 
 
-def _is_shared(node: Node) -> bool:
+def _is_shared(node: ir.Node) -> bool:
     """Whether ranks have one copy of all tables, which others update for them."""
     tables = node.attributes.records("tables")
     return all(table.get("tier") in (HOST, REMOTE) for table in tables)
 
 
-def _dense_gradients(graph: Graph) -> Iterator[Value]:
+def _dense_gradients(graph: ir.Graph) -> Iterator[ir.Value]:
     """Yield gradients of backward that the optimizer reads, in the order of making.
 
     Without an optimizer these are what the step returns of backward.
@@ -198,24 +189,24 @@ def _dense_gradients(graph: Graph) -> Iterator[Value]:
     read = {
         value
         for node in graph
-        if node.location.phase == OPTIMIZER and not updates_rows(node)
+        if node.location.phase == graphs.OPTIMIZER and not node_kinds.updates_rows(node)
         for value in node.operands
     }
     wanted = read or set(graph.outputs)
     for node in graph:
-        if node.location.phase == BACKWARD:
+        if node.location.phase == graphs.BACKWARD:
             yield from (v for v in node.results if v in wanted and _is_summed(v))
 
 
-def _is_summed(value: Value) -> bool:
+def _is_summed(value: ir.Value) -> bool:
     """Whether all ranks have this parameter, and its gradient is not a sum yet."""
-    if not typed(value).dtype.is_float:
+    if not graphs.typed(value).dtype.is_float:
         return False
-    source: Value | None = value
+    source: ir.Value | None = value
     while source is not None and (node := source.producer) is not None:
-        if is_between_stages(node):
+        if graphs.is_between_stages(node):
             return True
-        if _is_sharded(node) or is_collective(node):
+        if _is_sharded(node) or node_kinds.is_collective(node):
             return False
         if node.location.origin == ACCUMULATE_GRAD:
             source = node.operands[-1]  # the first is the sum so far
@@ -224,9 +215,9 @@ def _is_summed(value: Value) -> bool:
     return True
 
 
-def _remark(graph: Graph, ctx: PassContext) -> None:
+def _remark(graph: ir.Graph, ctx: PassContext) -> None:
     """Say what DDP itself does not do."""
-    if any(map(updates_rows, graph)):
+    if any(map(node_kinds.updates_rows, graph)):
         ctx.note(
             "sparse-gradients",
             "DDP over NCCL does not all-reduce sparse gradients: priced as all-gathers "

@@ -17,11 +17,7 @@ from perfc.ir import AttrValue, DType, Graph, Node, TensorType, Value
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.location import Location
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    typed,
-)
+from perfc.passes import graphs
 
 
 @attrs.frozen
@@ -73,7 +69,7 @@ class Bucket:
 
 def _elements(value: Value) -> int:
     """Return the size of a tensor."""
-    numel: Dim = typed(value).numel
+    numel: Dim = graphs.typed(value).numel
     if isinstance(numel, Expr):
         msg = (
             f"{value} has {numel} elements; buckets are made before symbols "
@@ -88,7 +84,7 @@ def fill_buckets(tensors: Iterable[Value], limits: Limits) -> list[Bucket]:
     filling: dict[DType, Bucket] = {}
     buckets: list[Bucket] = []
     for tensor in tensors:
-        dtype = typed(tensor).dtype
+        dtype = graphs.typed(tensor).dtype
         bucket = filling.get(dtype)
         if bucket is None:
             is_first = all(other.dtype != dtype for other in buckets)
@@ -144,12 +140,12 @@ class Reduction:
     def _step(self, node: Node) -> None:
         """Write what belongs before *node*."""
         self._issue()
-        if node.location.phase == OPTIMIZER:
+        if node.location.phase == graphs.OPTIMIZER:
             self._finish()
             for index, value in enumerate(node.operands):
                 if value in self._reduced:
                     self.graph.set_operand(node, index, self._reduced[value])
-        self._here = attrs.evolve(node.location, phase=BACKWARD, origin="")
+        self._here = attrs.evolve(node.location, phase=graphs.BACKWARD, origin="")
         self._ready += [v for v in node.results if v in self._places or v in self.rows]
 
     def _issue(self) -> None:
@@ -185,7 +181,7 @@ class Reduction:
 
     def _returned(self, flat: Value, gradient: Value) -> Value:
         """Return a gradient out of its bucket: copied, or as a view of it."""
-        type_ = typed(gradient)
+        type_ = graphs.typed(gradient)
         view = self._add("view", (flat,), f"{gradient.name}.mean", {"call": ""}, type_)
         if self.keep_views:
             return view

@@ -8,19 +8,14 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError
+from perfc.ir import AnyKey, Graph, Node, Program, Record, UsageError, node_kinds
 from perfc.ir.copying import bound_copy
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import (
-    has_trait,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
-from perfc.passes.graphs import (
-    listed,
-)
 
 
 @attrs.frozen
@@ -92,7 +87,7 @@ class Straggler(Transform):
         place = self._place(graph)
         name = f"{place.name}.{self.name}" if self.before else self.name
         for node in graph:
-            if has_trait(node, Trait.HOST) and node.location.name == name:
+            if node_kinds.has_trait(node, Trait.HOST) and node.location.name == name:
                 graph.set_attributes(node, us=float(self.us))
                 return
         at = Location(name, place.location.module, phase=place.location.phase)
@@ -120,6 +115,6 @@ class Straggler(Transform):
         ops = sorted({node.op for node in nodes})
         names = [node.name for node in nodes]
         close = difflib.get_close_matches(self.before, [*ops, *names], n=1)
-        has = listed(ops) if ops else "none"
+        has = graphs.listed(ops) if ops else "none"
         hint = f"did you mean {close[0]!r}?" if close else f"its ops are {has}"
         return f"rank {self.rank} has no op {self.before!r} to stand before; {hint}"

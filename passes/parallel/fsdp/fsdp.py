@@ -7,39 +7,18 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import (
-    AnyKey,
-    AttrValue,
-    DType,
-    Graph,
-    Node,
-    Program,
-    TensorType,
-    UsageError,
-    Value,
-)
+from perfc import ir
+from perfc.ir import node_kinds
 from perfc.ir.dims import ceil_div, total
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import (
-    is_embedding_bag,
-)
 from perfc.ir.ops import BUILTIN_OPS
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import Pass, PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import (
-    Tape,
-    cast_stream,
-    is_training_step,
-    typed,
-)
 from perfc.passes.parallel.data import Replicas
+from perfc.passes.parallel.fsdp import parameter_dtype
 from perfc.passes.parallel.fsdp.fsdp_units import repeated_blocks, told_units, unit_of
-from perfc.passes.parallel.fsdp.parameter_dtype import (
-    PARAM_DTYPES,
-    REDUCE_DTYPES,
-    compute_in,
-)
 from perfc.passes.parallel.fsdp.regather import Regather
 from perfc.passes.shapes import Inference
 from perfc.passes.training import trained
@@ -91,7 +70,7 @@ class Fsdp(Transform):
     name: ClassVar[str] = "fsdp"
     phase: ClassVar[Phase] = Phase.FORWARD
     shares: ClassVar[str] = "batch"
-    requires: ClassVar[frozenset[AnyKey]] = frozenset({TYPED})
+    requires: ClassVar[frozenset[ir.AnyKey]] = frozenset({TYPED})
 
     ranks: int
     strategy: str = FULL
@@ -106,7 +85,7 @@ class Fsdp(Transform):
         least = 2
         if self.ranks < least:
             msg = f"ranks={self.ranks} of {self.name}: expected at least {least}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         self._check_words()
         if self.strategy == HYBRID and (
             self.per_node < least or self.ranks % min(self.per_node, self.ranks)
@@ -115,19 +94,19 @@ class Fsdp(Transform):
                 f"per-node={self.per_node} of {self.name}: {self.ranks} ranks do not "
                 "go evenly onto nodes of 2 or more"
             )
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
 
     def _check_words(self) -> None:
         for option, value, known in (
             ("strategy", self.strategy, STRATEGIES),
             ("prefetch", self.prefetch, ("pre", "none")),
-            ("param-dtype", self.param_dtype, tuple(PARAM_DTYPES)),
-            ("reduce-dtype", self.reduce_dtype, tuple(REDUCE_DTYPES)),
+            ("param-dtype", self.param_dtype, tuple(parameter_dtype.PARAM_DTYPES)),
+            ("reduce-dtype", self.reduce_dtype, tuple(parameter_dtype.REDUCE_DTYPES)),
         ):
             if value not in known:
                 listed = ", ".join(filter(None, known))
                 msg = f"{option}={value!r} of {self.name}: expected {listed}"
-                raise UsageError(msg)
+                raise ir.UsageError(msg)
 
     def brings(self, others: Sequence[Pass]) -> Sequence[Pass]:
         """Let a training step forget what it gathered, and gather it again."""
@@ -141,7 +120,7 @@ class Fsdp(Transform):
         """Whether parameters are forgotten after forward."""
         return self.strategy != GRAD_OP
 
-    def run(self, program: Program, ctx: PassContext) -> Program:
+    def run(self, program: ir.Program, ctx: PassContext) -> ir.Program:
         """Share the parameters of every rank class."""
         replicas = Replicas.of(program, self.ranks, self.name)
         for rank in replicas.program.classes:
@@ -150,22 +129,24 @@ class Fsdp(Transform):
             units = self._units(graph)
             # Let the graph compute in its type; return what parameters are stored in.
             shared = [value for values in units.values() for value in values]
-            stored = {value: typed(value).dtype for value in shared}
-            low = PARAM_DTYPES[self.param_dtype]
+            stored = {value: graphs.typed(value).dtype for value in shared}
+            low = parameter_dtype.PARAM_DTYPES[self.param_dtype]
             if low is not None:
                 apart = [value for value in trained(graph) if value not in stored]
-                compute_in(graph, low, shared, apart)
-            tape = Tape(graph, Inference(graph, BUILTIN_OPS))
+                parameter_dtype.compute_in(graph, low, shared, apart)
+            tape = graphs.Tape(graph, Inference(graph, BUILTIN_OPS))
             tape.constants = self.name
-            sharing = _Sharing(tape, groups, stored, REDUCE_DTYPES[self.reduce_dtype])
+            sharing = _Sharing(
+                tape, groups, stored, parameter_dtype.REDUCE_DTYPES[self.reduce_dtype]
+            )
             sharing.write(units)
             names = [name for name in units if name]
             ctx.note("fsdp-units", told_units(names))
         return replicas.program
 
     def _communicators(
-        self, whole: Mapping[str, AttrValue]
-    ) -> list[Mapping[str, AttrValue]]:
+        self, whole: Mapping[str, ir.AttrValue]
+    ) -> list[Mapping[str, ir.AttrValue]]:
         """Return who shares parameters, and who has equal parts of them."""
         stride = whole.get("stride", 1)
         if self.strategy != HYBRID or self.per_node >= self.ranks:
@@ -173,7 +154,7 @@ class Fsdp(Transform):
         assert isinstance(stride, int)  # made here
         group = str(whole["group"])
         sharing = {**whole, "ranks": self.per_node, "stream": STREAM}
-        across: dict[str, AttrValue] = {
+        across: dict[str, ir.AttrValue] = {
             "group": f"{group}.nodes",
             "ranks": self.ranks // self.per_node,
             "stride": stride * self.per_node,
@@ -181,36 +162,36 @@ class Fsdp(Transform):
         }
         return [sharing, across]
 
-    def _units(self, graph: Graph) -> dict[str, list[Value]]:
+    def _units(self, graph: ir.Graph) -> dict[str, list[ir.Value]]:
         """Sort parameters by unit: path and parameters; "" is the root."""
         parameters = _shared_parameters(graph)
         names = [parameter.name for parameter in parameters]
         patterns = [self.wrap] if self.wrap else repeated_blocks(names)
-        units: dict[str, list[Value]] = {}
+        units: dict[str, list[ir.Value]] = {}
         for parameter in parameters:
             units.setdefault(unit_of(parameter.name, patterns), []).append(parameter)
         if self.wrap and not any(units):
             msg = f"no module of {graph} that has parameters fits wrap={self.wrap!r}"
-            raise UsageError(msg)
+            raise ir.UsageError(msg)
         return units
 
 
-def _checked(program: Program, graph: Graph | None) -> Graph:
+def _checked(program: ir.Program, graph: ir.Graph | None) -> ir.Graph:
     """Return a graph that parameters can be shared of."""
     if graph is None:
         msg = f"{program} is given as launches: it has no parameters"
         raise UnsupportedModelError(msg)
-    if is_training_step(graph):
+    if graphs.is_training_step(graph):
         msg = f"{graph} has a backward pass already; fsdp comes before training"
-        raise UsageError(msg)
+        raise ir.UsageError(msg)
     return graph
 
 
-def _shared_parameters(graph: Graph) -> list[Value]:
+def _shared_parameters(graph: ir.Graph) -> list[ir.Value]:
     """Return the parameters that are shared: all but sharded tables."""
-    tables: set[Value] = set()
+    tables: set[ir.Value] = set()
     for node in graph:
-        if not is_embedding_bag(node):
+        if not node_kinds.is_embedding_bag(node):
             continue
         records = node.attributes.records("tables")
         if any("sharding" not in record for record in records):
@@ -220,7 +201,7 @@ def _shared_parameters(graph: Graph) -> list[Value]:
             )
             raise UnsupportedModelError(msg)
         tables.update(node.operands[: len(records)])
-    found = [v for v in trained(graph) if v not in tables and typed(v).numel]
+    found = [v for v in trained(graph) if v not in tables and graphs.typed(v).numel]
     if not found:
         msg = f"{graph} has no parameters to share"
         raise UnsupportedModelError(msg)
@@ -239,18 +220,18 @@ class _Sharing:
 
     """
 
-    tape: Tape
-    groups: Sequence[Mapping[str, AttrValue]]
-    stored: Mapping[Value, DType]
-    reduced: DType | None
+    tape: graphs.Tape
+    groups: Sequence[Mapping[str, ir.AttrValue]]
+    stored: Mapping[ir.Value, ir.DType]
+    reduced: ir.DType | None
 
-    def write(self, units: Mapping[str, Sequence[Value]]) -> None:
+    def write(self, units: Mapping[str, Sequence[ir.Value]]) -> None:
         """Gather each unit before its first reader."""
         tape, graph = self.tape, self.tape.graph
         unit_of = {value: name for name, values in units.items() for value in values}
         left = {name: list(values) for name, values in units.items()}
 
-        def step(node: Node) -> None:
+        def step(node: ir.Node) -> None:
             read = {unit_of[v]: None for v in node.operands if v in unit_of}
             for name in read:
                 values = left.pop(name, None)
@@ -263,39 +244,39 @@ class _Sharing:
         graph.rewrite(step)
         graph.erase_unused_parameters()
 
-    def _gather(self, name: str, values: Sequence[Value], stored: DType) -> None:
+    def _gather(self, name: str, values: Sequence[ir.Value], stored: ir.DType) -> None:
         """Gather one flat tensor, and let all readers read views of it."""
         tape, graph = self.tape, self.tape.graph
-        sizes = [int(typed(value).numel) for value in values]
+        sizes = [int(graphs.typed(value).numel) for value in values]
         ranks = self.groups[0]["ranks"]
         assert isinstance(ranks, int)  # made here
         part = ceil_div(total(sizes), ranks)
         padding = part * ranks - sum(sizes)
         flat = graph.add_parameter(
-            graph.fresh_name(f"{name}.flat"), TensorType(stored, (part,))
+            graph.fresh_name(f"{name}.flat"), ir.TensorType(stored, (part,))
         )
         tape.stem = f"{name}.fsdp"
-        whole = self._gathered(flat, typed(values[0]).dtype)
+        whole = self._gathered(flat, graphs.typed(values[0]).dtype)
         if padding:
             sizes.append(padding)
-        pieces: Sequence[Value] = (whole,)
+        pieces: Sequence[ir.Value] = (whole,)
         if len(sizes) > 1:
             pieces = tape.ops("split", len(sizes), whole, axis=0, sizes=tuple(sizes))
         for value, piece in zip(values, pieces, strict=False):
             tape.stem = f"{value.name}.fsdp"
-            view = tape.reshape(piece, *typed(value).shape)
+            view = tape.reshape(piece, *graphs.typed(value).shape)
             graph.replace_uses(value, view)
 
-    def _gathered(self, part: Value, dtype: DType) -> Value:
+    def _gathered(self, part: ir.Value, dtype: ir.DType) -> ir.Value:
         """Gather parts in a type; gradients of equal parts are reduced likewise."""
         tape = self.tape
-        if typed(part).dtype != dtype:
+        if graphs.typed(part).dtype != dtype:
             # A gradient is cast back where the last that adds it up has left it.
-            stream = cast_stream(str(self.groups[-1]["stream"]))
+            stream = graphs.cast_stream(str(self.groups[-1]["stream"]))
             part = tape.op("cast", part, dtype=dtype, stream=stream)
         for across in self.groups[1:]:
             part = tape.op("replicated", part, **across)
-        reduced: dict[str, AttrValue] = {}
+        reduced: dict[str, ir.AttrValue] = {}
         if self.reduced not in (None, dtype):
             reduced["reduce_dtype"] = self.reduced
         return tape.op("all_gather", part, **self.groups[0], **reduced)

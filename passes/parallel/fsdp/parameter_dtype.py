@@ -12,9 +12,7 @@ from perfc.ir.node_kinds import (
     is_cast,
 )
 from perfc.ir.types import MemorySpace
-from perfc.passes.graphs import (
-    typed,
-)
+from perfc.passes import graphs
 from perfc.passes.precision import LOW_DTYPES, PLAIN_FLOATS, convert
 
 PARAM_DTYPES = {"": None, **{name: DTYPES[LOW_DTYPES[name]] for name in LOW_DTYPES}}
@@ -43,7 +41,7 @@ def compute_in(
     _refuse_autocast(graph, shared)
     kept = set(apart)
     for node in graph:
-        floats = [v for v in node.operands if typed(v).dtype.is_float]
+        floats = [v for v in node.operands if graphs.typed(v).dtype.is_float]
         if floats and kept.issuperset(floats):
             kept.update(node.results)
     inputs = [v for v in graph.inputs if _is_cast(v, low)]
@@ -52,14 +50,14 @@ def compute_in(
     for node, index in list(_meetings(graph, kept)):
         value = node.operands[index]
         if _is_cast(value, low):
-            type_ = attrs.evolve(typed(value), dtype=low)
+            type_ = attrs.evolve(graphs.typed(value), dtype=low)
             name = (f"{value.name}.{low.name}", type_)
             cast = graph.insert(node, "cast", (value,), name, {"dtype": low})
             graph.set_operand(node, index, cast)
 
 
 def _is_cast(value: Value, low: DType) -> bool:
-    type_ = typed(value)
+    type_ = graphs.typed(value)
     on_device = type_.space == MemorySpace.DEVICE
     return on_device and type_.dtype in PLAIN_FLOATS and type_.dtype != low
 
@@ -86,7 +84,7 @@ def _cast_inputs(graph: Graph, inputs: Iterable[Value], low: DType) -> None:
             name = graph.fresh_name(f"{value.name}.{low.name}")
             attributes = Record({"dtype": low})
             made = graph.add("cast", (value,), [name], attributes, location=Location())
-            made.results[0].type = attrs.evolve(typed(value), dtype=low)
+            made.results[0].type = attrs.evolve(graphs.typed(value), dtype=low)
             for use in readers:
                 graph.set_operand(use.node, use.index, made.results[0])
 

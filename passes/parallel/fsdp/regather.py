@@ -7,11 +7,8 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value
+from perfc.ir import AnyKey, Graph, Node, Program, UsageError, Value, node_kinds
 from perfc.ir.location import Location
-from perfc.ir.node_kinds import (
-    is_all_gather,
-)
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
 from perfc.passes.graphs import (
@@ -131,7 +128,7 @@ def _units(graph: Graph) -> Iterator[_Unit]:
     forward: set[tuple[str, Location]] = set()
     for nodes in gathers(graph):
         # The root's parameters are not freed after forward: backward begins with them.
-        if not next(filter(is_all_gather, nodes)).location.module:
+        if not next(filter(node_kinds.is_all_gather, nodes)).location.module:
             continue
         for reader in _readers(graph, nodes):
             if reader.location.phase == BACKWARD:

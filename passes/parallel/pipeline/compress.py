@@ -7,11 +7,10 @@ from typing import ClassVar
 
 import attrs
 
-from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value
+from perfc.ir import AnyKey, AttrValue, Graph, Node, Program, UsageError, Value, types
 from perfc.ir.dims import Dim, ceil_div
 from perfc.ir.location import Location
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.ir.types import F16, F32, I8, I32, I64, DType, TensorType
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.graphs import Tape, is_between_stages, typed
 from perfc.passes.shapes import Inference
@@ -21,7 +20,7 @@ INDEX_BITS = 32
 _LARGEST = 127
 """Largest of int8, that of a tensor's magnitudes becomes."""
 
-_NARROW: Mapping[str, DType] = {FP16: F16, INT8: I8}
+_NARROW: Mapping[str, types.DType] = {FP16: types.F16, INT8: types.I8}
 
 
 @attrs.frozen
@@ -85,7 +84,7 @@ class Compress(Transform):
         graph.erase_dead(lambda node: node not in done)
         return len(sent) + len(done)
 
-    def codec(self, type_: TensorType) -> Codec | None:
+    def codec(self, type_: types.TensorType) -> Codec | None:
         """Return how a tensor is compressed; None if it is sent as it is."""
         bits = type_.dtype.bits
         if not type_.dtype.is_float:
@@ -93,7 +92,7 @@ class Compress(Transform):
         if self.kind != TOPK:
             narrow = _NARROW[self.kind]
             return Codec(type_, narrow, 0) if narrow.bits < bits else None
-        value = F16 if self.half and bits > F16.bits else type_.dtype
+        value = types.F16 if self.half and bits > types.F16.bits else type_.dtype
         smaller = value.bits + INDEX_BITS < self.ratio * bits
         return Codec(type_, value, self.ratio) if smaller else None
 
@@ -128,25 +127,25 @@ class Codec:
 
     """
 
-    type: TensorType
-    value: DType
+    type: types.TensorType
+    value: types.DType
     ratio: int
 
     @property
-    def sent(self) -> TensorType:
+    def sent(self) -> types.TensorType:
         """What is sent: values, and behind them places of kept ones, or their scale."""
         shape, unit = self.type.shape, self._unit
         if self.ratio:
             parts = (self.value.bits + INDEX_BITS) // unit.bits
             shape = (self._kept * parts,)
         elif not self.value.is_float:
-            shape = (self.type.numel + F32.bits // unit.bits,)
-        return TensorType(unit, shape)
+            shape = (self.type.numel + types.F32.bits // unit.bits,)
+        return types.TensorType(unit, shape)
 
     @property
-    def _unit(self) -> DType:
+    def _unit(self) -> types.DType:
         """The elements in which parts of a message are told."""
-        return min(self.value, I32, key=lambda dtype: dtype.bits)
+        return min(self.value, types.I32, key=lambda dtype: dtype.bits)
 
     @property
     def _kept(self) -> Dim:
@@ -161,7 +160,7 @@ class Codec:
             found, places = tape.ops("topk", 2, flat, count, axis=0)
             if self.value != self.type.dtype:
                 found = tape.op("cast", found, dtype=self.value)
-            return self._joined(tape, found, tape.op("cast", places, dtype=I32))
+            return self._joined(tape, found, tape.op("cast", places, dtype=types.I32))
         if self.value.is_float:
             return tape.op("cast", x, dtype=self.value)
         largest = tape.op("amax", flat)
@@ -173,16 +172,16 @@ class Codec:
         """Write what the receiver does with it; return the tensor."""
         dtype = self.type.dtype
         if self.ratio:
-            values, places = self._parts(tape, sent, self._kept, I32)
+            values, places = self._parts(tape, sent, self._kept, types.I32)
             if self.value != dtype:
                 values = tape.op("cast", values, dtype=dtype)
-            places = tape.op("cast", places, dtype=I64)
-            zeros = tape.full(TensorType(dtype, (self.type.numel,)), 0.0)
+            places = tape.op("cast", places, dtype=types.I64)
+            zeros = tape.full(types.TensorType(dtype, (self.type.numel,)), 0.0)
             made = tape.op("scatter_elements", zeros, places, values, axis=0)
             return tape.reshape(made, *self.type.shape)
         if self.value.is_float:
             return tape.op("cast", sent, dtype=dtype)
-        values, scale = self._parts(tape, sent, self.type.numel, F32)
+        values, scale = self._parts(tape, sent, self.type.numel, types.F32)
         made = tape.op("dequantize", values, tape.reshape(scale), dtype=dtype)
         return tape.reshape(made, *self.type.shape)
 
@@ -193,7 +192,7 @@ class Codec:
         )
 
     def _parts(
-        self, tape: Tape, sent: Value, count: Dim, second: DType
+        self, tape: Tape, sent: Value, count: Dim, second: types.DType
     ) -> tuple[Value, Value]:
         """View *count* values, and what lies behind them."""
         end = count * (self.value.bits // self._unit.bits)
@@ -203,7 +202,7 @@ class Codec:
         return _as(tape, values, self.value), _as(tape, others, second)
 
 
-def _as(tape: Tape, x: Value, dtype: DType) -> Value:
+def _as(tape: Tape, x: Value, dtype: types.DType) -> Value:
     """View the bits of a value as another type."""
     return x if typed(x).dtype == dtype else tape.op("bit_cast", x, dtype=dtype)
 

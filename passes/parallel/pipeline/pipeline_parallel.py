@@ -13,12 +13,10 @@ from perfc.ir.copying import bound_copy
 from perfc.ir.dims import Dim, Expr, evaluate
 from perfc.ir.program import MAX_MICROBATCHES, RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Transform
 from perfc.passes.facts import ELEMENTS, TYPED
-from perfc.passes.graphs import (
-    is_training_step,
-    typed,
-)
+from perfc.passes.parallel.pipeline import stage_gradients
 from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps
 from perfc.passes.parallel.pipeline.microbatches import (
     GPIPE,
@@ -30,14 +28,6 @@ from perfc.passes.parallel.pipeline.microbatches import (
     steps_of,
 )
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages
-from perfc.passes.parallel.pipeline.stage_gradients import (
-    check_places,
-    check_updates,
-    gradients_of,
-    holders_of,
-    sums_across,
-    updates_of,
-)
 from perfc.passes.parallel.pipeline.stage_writer import Plan, StageWriter
 
 _MICROBATCH, _OTHER = 64, 256
@@ -138,7 +128,7 @@ class PipelineParallel(Transform):
         where = f"{self.microbatches:,} microbatches of {self.name}"
         spend("pipeline-nodes", self.microbatches * len(rank.ops), where)
         if self.microbatches > 1:
-            check_updates(rank.ops)
+            stage_gradients.check_updates(rank.ops)
         source, ranks = rank.ops, len(rank.ranks)
         dims = microbatch_dims(source, self.microbatches)
         graph = bound_copy(source, dims)
@@ -165,7 +155,7 @@ class PipelineParallel(Transform):
     def _chunk_steps(self, graph: Graph) -> ChunkSteps | None:
         if self.schedule != INTERLEAVED:
             return None
-        training, count = is_training_step(graph), self.microbatches
+        training, count = graphs.is_training_step(graph), self.microbatches
         return ChunkSteps.of(self.stages, self.chunks, count, training=training)
 
     def _plan(self, source: Graph, stages: Stages, ranks: int) -> Plan:
@@ -176,12 +166,14 @@ class PipelineParallel(Transform):
             axis = batch_axis(old, batch) if self.microbatches > 1 else None
             if axis is not None:
                 whole[new] = (old, axis)
-        gradients = gradients_of(stages)
-        left_out = sums_across(gradients)
+        gradients = stage_gradients.gradients_of(stages)
+        left_out = stage_gradients.sums_across(gradients)
         return Plan(
             stages=stages,
             places=self.stages,
-            whole={new: (typed(old), axis) for new, (old, axis) in whole.items()},
+            whole={
+                new: (graphs.typed(old), axis) for new, (old, axis) in whole.items()
+            },
             microbatches=self.microbatches,
             ranks=ranks,
             gradients=gradients,
@@ -191,7 +183,7 @@ class PipelineParallel(Transform):
 
     def _class(self, stage: int, plan: Plan) -> RankClass:
         stages = plan.stages
-        training = is_training_step(stages.graph)
+        training = graphs.is_training_step(stages.graph)
         steps = steps_of(
             self.schedule,
             stage,
@@ -200,10 +192,10 @@ class PipelineParallel(Transform):
             training=training,
             chunks=self.chunks,
         )
-        held = holders_of(stages, plan.gradients)
-        check_places(held, self.stages)
+        held = stage_gradients.holders_of(stages, plan.gradients)
+        stage_gradients.check_places(held, self.stages)
         mine = range(stage, stages.count, self.stages)
-        updates = list(updates_of(stages, mine, held))
+        updates = list(stage_gradients.updates_of(stages, mine, held))
         first = stage * plan.ranks
         made = StageWriter(plan, stage).write(steps, updates)
         return RankClass(tuple(range(first, first + plan.ranks)), ops=made)

@@ -6,16 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.dims import Dim
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.node_kinds import (
-    is_constant,
-)
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-)
+from perfc.passes import graphs
 from perfc.passes.parallel.pipeline.stage_cuts import LateSteps, Layers, is_forward
 
 
@@ -67,7 +61,7 @@ class Stages:
             of.update(dict.fromkeys(layer, stage))
         finder = _Forward.of(of)
         for node in graph:
-            if node.location.phase == BACKWARD and node not in everywhere:
+            if node.location.phase == graphs.BACKWARD and node not in everywhere:
                 of[node] = _backward_stage(node, of, finder.stage(node), count)
         return cls(graph, count, known, of)
 
@@ -131,9 +125,9 @@ class Transfer:
 
 def _is_everywhere(node: Node, known: Mapping[Value, Sequence[Dim]]) -> bool:
     """Whether no stage has to run a node: a constant, or integers that are known."""
-    if node.location.phase == OPTIMIZER and not is_constant(node):
+    if node.location.phase == graphs.OPTIMIZER and not node_kinds.is_constant(node):
         return False
-    return is_constant(node) or (
+    return node_kinds.is_constant(node) or (
         bool(node.results) and all(value in known for value in node.results)
     )
 
@@ -174,4 +168,4 @@ def _backward_stage(
     read = [n for n in producers if n is not None]
     if node.location.origin == ACCUMULATE_GRAD or wanted is None:
         wanted = max((of[n] for n in read), default=count - 1)
-    return min([wanted, *(of[n] for n in read if n.location.phase == BACKWARD)])
+    return min([wanted, *(of[n] for n in read if n.location.phase == graphs.BACKWARD)])

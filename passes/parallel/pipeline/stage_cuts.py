@@ -9,11 +9,7 @@ import attrs
 from perfc.ir import Graph, Node, TensorType, UsageError, Value
 from perfc.ir.copying import bind_record
 from perfc.ir.ops import BUILTIN_OPS
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-    typed,
-)
+from perfc.passes import graphs
 from perfc.passes.parallel.pipeline.chunk_cuts import ChunkSteps, Costs
 from perfc.passes.training import LOSS
 
@@ -33,7 +29,7 @@ H100, 2.04 TB/s and 300 GB/s of an A100 (their data sheets)."""
 
 def is_forward(node: Node) -> bool:
     """Whether a node is of forward, or of the loss after it."""
-    return node.location.phase not in (BACKWARD, OPTIMIZER)
+    return node.location.phase not in (graphs.BACKWARD, graphs.OPTIMIZER)
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +104,7 @@ def _layer(node: Node) -> str:
 
 
 def _bound(value: Value, numbers: Mapping[str, int]) -> TensorType:
-    return typed(value).bind(numbers)
+    return graphs.typed(value).bind(numbers)
 
 
 def _work(node: Node, numbers: Mapping[str, int]) -> float:
@@ -120,7 +116,7 @@ def _work(node: Node, numbers: Mapping[str, int]) -> float:
         [_bound(value, numbers) for value in node.operands],
         [_bound(value, numbers) for value in node.results],
     )
-    low = any(typed(value).dtype.bits <= _LOW_BITS for value in node.results)
+    low = any(graphs.typed(value).dtype.bits <= _LOW_BITS for value in node.results)
     rate = LOW_FLOPS_PER_BYTE if low else FLOPS_PER_BYTE
     return float(work.bytes) + float(work.flops) / rate
 

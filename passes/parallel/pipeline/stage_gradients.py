@@ -6,19 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.location import ACCUMULATE_GRAD
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_constant,
-    updates_rows,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.support import UnsupportedModelError
-from perfc.passes.graphs import (
-    BACKWARD,
-    OPTIMIZER,
-)
+from perfc.passes import graphs
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages
 
 
@@ -53,13 +45,13 @@ class Gradient:
 def gradients_of(stages: Stages) -> list[Gradient]:
     """Find what the optimizer reads of backward, or the step returns of it."""
     graph = stages.graph
-    updates = [node for node in graph if node.location.phase == OPTIMIZER]
+    updates = [node for node in graph if node.location.phase == graphs.OPTIMIZER]
     read = [v for node in updates for v in node.operands] or graph.outputs
     wanted = set(read)
     return [
         Gradient(value, _parts(stages, value))
         for node in graph
-        if node.location.phase == BACKWARD
+        if node.location.phase == graphs.BACKWARD
         for value in node.results
         if value in wanted and node in stages.of
     ]
@@ -151,8 +143,8 @@ def check_places(held: Mapping[Value, frozenset[int]], places: int) -> None:
 def check_updates(graph: Graph) -> None:
     """Refuse gradients that cannot be added up over microbatches."""
     for node in graph:
-        if updates_rows(node) or (
-            node.location.phase == BACKWARD and "optimizer" in node.attributes
+        if node_kinds.updates_rows(node) or (
+            node.location.phase == graphs.BACKWARD and "optimizer" in node.attributes
         ):
             msg = (
                 f"{node.name}: sparse gradients of tables are not added up over "
@@ -187,7 +179,7 @@ def updates_of(
     owners.update(_owners_of_states(graph))
     owners.update(_owners_of_gradients(graph))
     for node in graph:
-        if node.location.phase != OPTIMIZER or is_constant(node):
+        if node.location.phase != graphs.OPTIMIZER or node_kinds.is_constant(node):
             continue
         columns = _columns(node)
         kept: list[int] = []
@@ -207,7 +199,7 @@ def _columns(node: Node) -> list[tuple[Value, ...]]:
     """Return the values of each parameter: lists of all lie one behind the other."""
     if "lists" in node.attributes:
         lists = node.attributes.integer("lists")
-    elif has_trait(node, Trait.HOST):
+    elif node_kinds.has_trait(node, Trait.HOST):
         lists = 1
     else:
         return [(*node.operands, *node.results)]

@@ -6,17 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Node, TensorType, Value
+from perfc.ir import AttrValue, Graph, Node, TensorType, Value, node_kinds
 from perfc.ir.core import PARAM
 from perfc.ir.location import ACCUMULATE_GRAD, Location
-from perfc.ir.node_kinds import (
-    is_constant,
-)
-from perfc.passes.graphs import (
-    BACKWARD,
-    STAGES,
-    typed,
-)
+from perfc.passes import graphs
 from perfc.passes.parallel.pipeline.microbatches import Step
 from perfc.passes.parallel.pipeline.pipeline_stages import Stages, Transfer
 from perfc.passes.parallel.pipeline.stage_gradients import Gradient, Update
@@ -50,7 +43,7 @@ class Plan:
 
     def communicator(self, first: int, last: int, name: str) -> dict[str, AttrValue]:
         """Return the attributes of a communicator of two stages or more."""
-        group = f"{STAGES}.{name}"
+        group = f"{graphs.STAGES}.{name}"
         named: dict[str, AttrValue] = {"group": group, "stream": group}
         distance = abs(last % self.places - first % self.places) * self.ranks
         return named if distance == 1 else {**named, "stride": distance}
@@ -125,9 +118,9 @@ class StageWriter:
             self._resident[gradient.value] = self._one(
                 "all_reduce",
                 (self._resident[gradient.value],),
-                (f"{gradient.value.name}.shared", typed(gradient.value)),
+                (f"{gradient.value.name}.shared", graphs.typed(gradient.value)),
                 {**attributes, "ranks": len(stages)},
-                Location(phase=BACKWARD),
+                Location(phase=graphs.BACKWARD),
             )
         for update in updates:
             # Step the optimizer for the parameters of the stage.
@@ -154,11 +147,11 @@ class StageWriter:
         for value in source.parameters:
             if value in read:
                 kind = source.untrained.get(value, PARAM)
-                made = graph.add_parameter(value.name, typed(value), kind)
+                made = graph.add_parameter(value.name, graphs.typed(value), kind)
                 self._resident[value] = made
         for value in source.states:
             if value in read:
-                self._resident[value] = graph.add_state(value.name, typed(value))
+                self._resident[value] = graph.add_state(value.name, graphs.typed(value))
         for value in source.inputs:
             if value in read:
                 self._declare_input(value)
@@ -166,13 +159,13 @@ class StageWriter:
     def _declare_input(self, value: Value) -> None:
         """Declare an input, and cut it into microbatches."""
         if value not in self.plan.whole:
-            made = self.graph.add_input(value.name, typed(value))
+            made = self.graph.add_input(value.name, graphs.typed(value))
             self._resident[value] = made
             return
         type_, axis = self.plan.whole[value]
         whole = self.graph.add_input(value.name, type_)
         count = self.plan.microbatches
-        sizes = (typed(value).shape[axis],) * count
+        sizes = (graphs.typed(value).shape[axis],) * count
         names = [self._name(value, number) for number in range(count)]
         node = self.graph.add("split", (whole,), names, {"axis": axis, "sizes": sizes})
         for number, result in enumerate(node.results):
@@ -185,7 +178,7 @@ class StageWriter:
         moved = [t for t in self.plan.transfers if t.backward == step.backward]
         for transfer in moved:
             if transfer.target == stage:
-                type_ = typed(transfer.value)
+                type_ = graphs.typed(transfer.value)
                 shape: tuple[AttrValue, ...] = type_.shape
                 self._made[step.microbatch][transfer.value] = self._one(
                     "recv",
@@ -238,8 +231,8 @@ class StageWriter:
         assert made is not None  # its node is computed here
         part = self._value(made, number)
         held = self._resident.get(gradient.value)
-        location = Location(phase=BACKWARD) if taken is None else taken.location
-        result = (self._name(gradient.value, number), typed(gradient.value))
+        location = Location(phase=graphs.BACKWARD) if taken is None else taken.location
+        result = (self._name(gradient.value, number), graphs.typed(gradient.value))
         if held is not None:
             location = attrs.evolve(location, origin=ACCUMULATE_GRAD)
             part = self._one("add", (held, part), result, {"in_place": True}, location)
@@ -250,12 +243,12 @@ class StageWriter:
     def _return(self) -> None:
         """Return gradients and losses; of an inference, all that it returns."""
         source = self.plan.stages.graph
-        training = any(node.location.phase == BACKWARD for node in source)
+        training = any(node.location.phase == graphs.BACKWARD for node in source)
         summed = {gradient.value for gradient in self.plan.gradients}
         for value in source.outputs:
             if value in summed:
                 self.graph.outputs += filter(None, [self._resident.get(value)])
-            elif not training or typed(value).rank == 0:
+            elif not training or graphs.typed(value).rank == 0:
                 made = (values.get(value) for values in self._made)
                 self.graph.outputs += filter(None, made)
 
@@ -290,10 +283,10 @@ class StageWriter:
 
     def _constant(self, value: Value) -> Value:
         """Write a constant, or known integers as one."""
-        node, type_ = value.producer, typed(value)
+        node, type_ = value.producer, graphs.typed(value)
         assert node is not None  # arguments are declared
         attributes: Mapping[str, AttrValue] = node.attributes
-        if not is_constant(node):
+        if not node_kinds.is_constant(node):
             shape: tuple[AttrValue, ...] = type_.shape
             elements: tuple[AttrValue, ...] = self.plan.stages.known[value]
             attributes = {"dtype": type_.dtype, "shape": shape, "elements": elements}
@@ -309,4 +302,4 @@ class StageWriter:
 
 
 def _location(step: Step) -> Location:
-    return Location(phase=BACKWARD) if step.backward else Location()
+    return Location(phase=graphs.BACKWARD) if step.backward else Location()

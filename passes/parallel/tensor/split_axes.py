@@ -10,13 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from perfc.ir import Node, Value
+from perfc.ir import Node, Value, node_kinds
 from perfc.ir.dims import Dim, product
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_constant,
-    permutation,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.ops.einsum import einsum_labels
 from perfc.passes.graphs import (
@@ -64,7 +59,7 @@ def _along_rows(node: Node, axes: Axes) -> Axes | None:
     if axis is None or any(a is not None for a in axes[1:]):
         return None
     normalized = node.attributes.integer("axis", -1) % rank
-    after = axis > normalized and not has_trait(node, Trait.STATISTICS)
+    after = axis > normalized and not node_kinds.has_trait(node, Trait.STATISTICS)
     keeps = axis < normalized or after
     return [axis] * len(node.results) if keeps else None
 
@@ -276,7 +271,7 @@ def sizes_of(node: Node) -> tuple[Dim, ...] | None:
 def elements_of(value: Value) -> tuple[Dim, ...] | None:
     """Return the elements of a constant; None if it is computed."""
     producer = value.producer
-    if producer is None or not is_constant(producer):
+    if producer is None or not node_kinds.is_constant(producer):
         return None
     return producer.attributes.dims("elements")
 
@@ -315,7 +310,7 @@ def origins(node: Node, axis: int) -> Sequence[tuple[Value, int]]:
     if rule_of(node) is elementwise:
         reach = [v for v in node.operands if not is_whole(v, axis, out)]
         return [(v, aligned(v, axis, out)) for v in reach]
-    if (perm := permutation(node)) is not None:
+    if (perm := node_kinds.permutation(node)) is not None:
         return [(x, perm[axis])]
     if rule_of(node) is _viewed:
         before = viewed_axis(typed(out).shape, typed(x).shape, axis)
@@ -328,4 +323,4 @@ def origins(node: Node, axis: int) -> Sequence[tuple[Value, int]]:
 def rule_of(node: Node) -> Rule | None:
     """Return the rule by which a node computes parts of its results, if it can."""
     rule = _RULES.get(node.op)
-    return elementwise if has_trait(node, Trait.ELEMENTWISE) else rule
+    return elementwise if node_kinds.has_trait(node, Trait.ELEMENTWISE) else rule

@@ -16,29 +16,10 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    is_cast,
-    is_concat,
-    is_gather,
-    is_linear,
-    permutation,
-)
-from perfc.passes.graphs import (
-    typed,
-)
-from perfc.passes.parallel.tensor.split_axes import (
-    aligned,
-    elements_of,
-    is_reshaped,
-    is_whole,
-    keeps_elements,
-    origins,
-    rule_of,
-    sizes_of,
-    viewed_part,
-)
+from perfc.passes import graphs
+from perfc.passes.parallel.tensor import split_axes
 
 _MATRIX = 2
 
@@ -115,7 +96,7 @@ class TensorLayout:
     def is_layer(self, node: Node) -> bool:
         """Whether a node multiplies by a parameter: a layer's, or of all experts."""
         if node.op != "matmul":
-            return is_linear(node)
+            return node_kinds.is_linear(node)
         return parameter_of(node.operands[1]) in self._parameters
 
     def _is_attention(self, node: Node) -> bool:
@@ -123,7 +104,9 @@ class TensorLayout:
         if node.op == "attention":
             return True
         made = node.operands[0].producer if node.op == "softmax" else None
-        while made is not None and (keeps_elements(made) or is_concat(made)):
+        while made is not None and (
+            split_axes.keeps_elements(made) or node_kinds.is_concat(made)
+        ):
             made = made.operands[0].producer
         is_matmul = made is not None and made.op in ("matmul", "einsum")
         return made is not None and is_matmul and not self.is_layer(made)
@@ -174,7 +157,7 @@ class TensorLayout:
         """
         around = (*stop.operands, *stop.results)
         values = [value for value in around if value in self.parts]
-        axes = [self.parts[value].axis - typed(value).rank for value in values]
+        axes = [self.parts[value].axis - graphs.typed(value).rank for value in values]
         wrong = [v for v, axis in zip(values, axes, strict=True) if axis > min(axes)]
         for source in self._sources(wrong or values):
             self._whole[source] = stop
@@ -190,9 +173,9 @@ class TensorLayout:
     def _split_blocks(self, stop: Node) -> bool:
         """Split each of what *stop* takes one of, as queries, keys and values."""
         part = self.parts.get(stop.operands[0]) if stop.operands else None
-        if part is None or not (is_gather(stop) or stop.op == "split"):
+        if part is None or not (node_kinds.is_gather(stop) or stop.op == "split"):
             return False
-        shape = typed(stop.operands[0]).shape
+        shape = graphs.typed(stop.operands[0]).shape
         axis = stop.attributes.integer("axis", 0) % len(shape)
         if axis != part.axis or part.sources & self._blocks.keys():
             return False
@@ -204,15 +187,19 @@ class TensorLayout:
         if not stop.results:
             return
         out, parts = stop.results[0], self.parts
-        last = typed(out).rank - 1
-        axes = {aligned(out, parts[v].axis, v) for v in stop.operands if v in parts}
+        last = graphs.typed(out).rank - 1
+        axes = {
+            split_axes.aligned(out, parts[v].axis, v)
+            for v in stop.operands
+            if v in parts
+        }
         makers = [source.producer for source in self._sources(stop.operands)]
         of_experts = any(made is not None and is_of_experts(made) for made in makers)
         pending = [
-            (v, aligned(v, axis, out))
+            (v, split_axes.aligned(v, axis, out))
             for axis in axes
             for v in stop.operands
-            if v not in parts and not is_whole(v, axis, out)
+            if v not in parts and not split_axes.is_whole(v, axis, out)
             if axis != last or of_experts or v in self._parameters
         ]
         seen = set[Value]()
@@ -225,26 +212,28 @@ class TensorLayout:
             if self._begins(value, axis):
                 yield value, axis
             elif node is not None:
-                pending += origins(node, axis)
+                pending += split_axes.origins(node, axis)
 
     def _begins(self, value: Value, axis: int) -> bool:
         """Whether a rank can have its heads of a value without having all of them."""
         node = value.producer
         if node is None:
             return value not in self._parameters or len(self.graph.uses(value)) == 1
-        if is_gather(node):
-            return axis == typed(value).rank - 1 and self._is_own_table(node)
+        if node_kinds.is_gather(node):
+            return axis == graphs.typed(value).rank - 1 and self._is_own_table(node)
         if node.op == "expand":
-            is_repeated = is_whole(node.operands[0], axis, value)
-            return is_repeated and sizes_of(node) is not None
+            is_repeated = split_axes.is_whole(node.operands[0], axis, value)
+            return is_repeated and split_axes.sizes_of(node) is not None
         if node.op == "range":
-            return all(elements_of(operand) for operand in node.operands)
-        return node.op == "empty" or (node.op == "fill" and sizes_of(node) is not None)
+            return all(split_axes.elements_of(operand) for operand in node.operands)
+        return node.op == "empty" or (
+            node.op == "fill" and split_axes.sizes_of(node) is not None
+        )
 
     def _is_own_table(self, node: Node) -> bool:
         table = node.operands[0]
         by_row = not node.attributes.integer("axis", 0)
-        return by_row and typed(table).rank == _MATRIX and self._is_own(table)
+        return by_row and graphs.typed(table).rank == _MATRIX and self._is_own(table)
 
     def _sources(self, values: Iterable[Value]) -> frozenset[Value]:
         parts = (self.parts[value] for value in values if value in self.parts)
@@ -261,13 +250,13 @@ class TensorLayout:
         blocks = {part.blocks for part in parts if part is not None}
         if not blocks:
             return True
-        rule = rule_of(node)
+        rule = split_axes.rule_of(node)
         if rule is None or node.regions or len(blocks) > 1:
             return False
         (inside,) = blocks
         found = rule(node, axes)
-        if is_reshaped(node) and axes[0] is not None:
-            view = viewed_part(node, axes[0], inside)
+        if split_axes.is_reshaped(node) and axes[0] is not None:
+            view = split_axes.viewed_part(node, axes[0], inside)
             found, inside = (None, inside) if view is None else ([view[0]], view[1])
         if found is None:
             return False
@@ -287,14 +276,14 @@ class TensorLayout:
         if part is None:
             if own and out not in self._whole:
                 self.columns.append(node)
-                self._begin(out, typed(out).rank - 1)
+                self._begin(out, graphs.typed(out).rank - 1)
             return True
-        if part.axis == typed(x).rank - 1:
+        if part.axis == graphs.typed(x).rank - 1:
             if self._is_own(weight):
                 self.rows.append(node)
             return self._is_own(weight)
         self.parts[out] = part
-        return typed(weight).rank == _MATRIX
+        return graphs.typed(weight).rank == _MATRIX
 
     def _is_own(self, value: Value) -> bool:
         """Whether a parameter is this layer's alone: as it is, cast, or turned."""
@@ -315,7 +304,7 @@ def parameter_of(value: Value) -> Value:
 
 def is_of_experts(node: Node) -> bool:
     """Whether a layer multiplies by a matrix for each expert."""
-    return node.op == "matmul" and typed(node.operands[1]).rank > _MATRIX
+    return node.op == "matmul" and graphs.typed(node.operands[1]).rank > _MATRIX
 
 
 def is_weight_view(node: Node) -> bool:
@@ -323,4 +312,4 @@ def is_weight_view(node: Node) -> bool:
 
     Autocast casts it; `t` of recorded calls transposes it.
     """
-    return is_cast(node) or permutation(node) is not None
+    return node_kinds.is_cast(node) or node_kinds.permutation(node) is not None

@@ -11,11 +11,9 @@ import attrs
 from perfc.ir import AnyKey, Node, Program, UsageError
 from perfc.ir.program import RankClass
 from perfc.ir.support import UnsupportedModelError
+from perfc.passes import graphs
 from perfc.passes.base import PassContext, Phase, Transform
 from perfc.passes.facts import TYPED
-from perfc.passes.graphs import (
-    forward_graph_of,
-)
 from perfc.passes.parallel.tensor.tensor_layout import TensorLayout, is_of_experts
 from perfc.passes.parallel.tensor.tensor_writer import TensorWriter
 from perfc.passes.parallel.tensor.vocabulary_layout import VocabularyLayout
@@ -73,7 +71,7 @@ class TensorParallel(Transform):
 
     def run(self, program: Program, ctx: PassContext) -> Program:
         """Share the layers of the one graph there is."""
-        graph = forward_graph_of(program, self.name)
+        graph = graphs.forward_graph_of(program, self.name)
         separate_vectors(graph, ctx)
         layout = TensorLayout.of(graph)
         _check_heads(layout)

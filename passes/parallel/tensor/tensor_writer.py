@@ -6,26 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.ir import AttrValue, Graph, Node, Value
+from perfc.ir import AttrValue, Graph, Node, Value, node_kinds
 from perfc.ir.core import Replacement
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_gather,
-    permutation,
-)
 from perfc.ir.opdef import Trait
 from perfc.ir.support import UnsupportedModelError
 from perfc.passes.graphs import (
     typed,
 )
-from perfc.passes.parallel.tensor.split_axes import (
-    TAKE_SIZES,
-    bounds_of,
-    elements_of,
-    sizes_of,
-    takes_sizes,
-)
+from perfc.passes.parallel.tensor import split_axes
 from perfc.passes.parallel.tensor.tensor_layout import TensorLayout, is_of_experts
 
 GROUP = STREAM = "tp"
@@ -130,7 +119,7 @@ class TensorWriter:
             if len(graph.uses(made.results[0])) > 1:
                 break
             node = made
-            found = node if is_gather(node) else found
+            found = node if node_kinds.is_gather(node) else found
         return found
 
     def _shrink_parameter(self, value: Value, axis: int, node: Node) -> None:
@@ -139,7 +128,7 @@ class TensorWriter:
         made = value.producer
         if made is None:
             return
-        perm = permutation(made)
+        perm = node_kinds.permutation(made)
         axis = axis if perm is None else perm[axis]
         self._shrink_parameter(made.operands[0], axis, node)
 
@@ -156,12 +145,14 @@ class TensorWriter:
         if node is None:
             reader = self._graph.uses(value)[0].node
             shrink(value, self.layout.given[value], reader, self.ranks)
-        elif is_gather(node):
+        elif node_kinds.is_gather(node):
             self._shrink_parameter(node.operands[0], 1, node)
         elif node.op == "expand":
             self._replicate(node)
         elif node.op == "range":
-            start, _, step = (elements_of(operand) for operand in node.operands)
+            start, _, step = (
+                split_axes.elements_of(operand) for operand in node.operands
+            )
             if start and step:  # the layout splits no other ranges
                 count = typed(value).shape[0] // self.ranks
                 self._set_constant(node, 1, (start[0] + count * step[0],))
@@ -169,7 +160,7 @@ class TensorWriter:
     def _cut(self, node: Node, axis: int) -> None:
         """Cut a part where all of it is cut along its axis, as it has of each piece."""
         x, out = node.operands[0], node.results[0]
-        bounds = bounds_of(node, axis)
+        bounds = split_axes.bounds_of(node, axis)
         if bounds is None or typed(x).shape[axis] == typed(out).shape[axis]:
             return
         place, start, end, step = bounds
@@ -178,7 +169,7 @@ class TensorWriter:
         for index, bound in enumerate((start, end), start=1):
             if bound % self.ranks:
                 raise _indivisible(node, bound, self.ranks)
-            elements = elements_of(node.operands[index])
+            elements = split_axes.elements_of(node.operands[index])
             assert elements is not None  # the bounds are known
             new = (*elements[:place], bound // self.ranks, *elements[place + 1 :])
             self._set_constant(node, index, new)
@@ -192,7 +183,7 @@ class TensorWriter:
         if not node.results or node.results[0] not in parts:
             return
         axis = parts[node.results[0]].axis
-        if takes_sizes(node):
+        if split_axes.takes_sizes(node):
             self._resize_sizes(node, axis)
         if node.op == "empty":
             self._graph.set_attributes(node, shape=typed(node.results[0]).shape)
@@ -204,7 +195,7 @@ class TensorWriter:
 
     def _resize_sizes(self, node: Node, axis: int) -> None:
         """Give a reshape the sizes of its part; what it solves or copies stays."""
-        sizes = sizes_of(node)
+        sizes = split_axes.sizes_of(node)
         assert sizes is not None  # the layout has asked
         place = axis - (typed(node.results[0]).rank - len(sizes))
         old = sizes[place]
@@ -212,7 +203,7 @@ class TensorWriter:
             return
         new = typed(node.results[0]).shape[axis]
         elements = (*sizes[:place], new, *sizes[place + 1 :])
-        self._set_constant(node, TAKE_SIZES[node.op], elements)
+        self._set_constant(node, split_axes.TAKE_SIZES[node.op], elements)
 
     def _set_constant(self, node: Node, index: int, elements: Sequence[Dim]) -> None:
         """Give a node other elements of a constant, which others may read, too."""
@@ -277,7 +268,11 @@ def _is_additive(node: Node) -> bool:
     """Whether a node of a sum is the sum of nodes: as of its operand 0."""
     if node.op == "reduce":
         return node.attributes["kind"] == "sum"
-    return has_trait(node, Trait.KEEPS_ORDER) or node.op in ("cast", "gather", "mul")
+    return node_kinds.has_trait(node, Trait.KEEPS_ORDER) or node.op in (
+        "cast",
+        "gather",
+        "mul",
+    )
 
 
 def _matmul(node: Node) -> Replacement:

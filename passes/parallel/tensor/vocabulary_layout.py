@@ -6,24 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from perfc.ir import Graph, Node, Value
+from perfc.ir import Graph, Node, Value, node_kinds
 from perfc.ir.dims import Dim
-from perfc.ir.node_kinds import (
-    has_trait,
-    is_cast,
-    is_gather,
-    permutation,
-)
 from perfc.ir.opdef import Trait
-from perfc.passes.graphs import (
-    typed,
-)
+from perfc.passes import graphs
+from perfc.passes.parallel.tensor import tensor_layout
 from perfc.passes.parallel.tensor.split_axes import keeps_elements
-from perfc.passes.parallel.tensor.tensor_layout import (
-    TensorLayout,
-    is_weight_view,
-    parameter_of,
-)
 
 _MATRIX = 2
 _WEIGHT = 1
@@ -45,7 +33,7 @@ class VocabularyLayout:
     @property
     def size(self) -> Dim:
         """How many tokens there are."""
-        return typed(self.head.results[0]).shape[-1]
+        return graphs.typed(self.head.results[0]).shape[-1]
 
     @property
     def table(self) -> Value:
@@ -53,7 +41,7 @@ class VocabularyLayout:
         return self.lookups[0].operands[0]
 
     @classmethod
-    def of(cls, layout: TensorLayout) -> VocabularyLayout | None:
+    def of(cls, layout: tensor_layout.TensorLayout) -> VocabularyLayout | None:
         """Find it; None if there is not one head and one table of as many tokens."""
         graph = layout.graph
         ends = {_head(graph, output) for output in graph.outputs}
@@ -69,14 +57,14 @@ class VocabularyLayout:
         return cls(head, [node for node in readers if node is not head])
 
     def _owns(self, graph: Graph) -> bool:
-        weight, *bias = map(parameter_of, self.head.operands[1:])
+        weight, *bias = map(tensor_layout.parameter_of, self.head.operands[1:])
         readers = {n for n, _ in leaves(graph, weight, 0)} - {self.head}
         alone = all(len(graph.uses(value)) == 1 for value in bias)
-        return alone and all(map(is_gather, readers))
+        return alone and all(map(node_kinds.is_gather, readers))
 
     def _is_table(self, graph: Graph, table: Value) -> bool:
         """Whether tokens that come from outside are looked up in a parameter."""
-        type_ = typed(table)
+        type_ = graphs.typed(table)
         if type_.rank != _MATRIX or type_.shape[0] != self.size:
             return False
         found = list(leaves(graph, table, 0))
@@ -91,7 +79,7 @@ def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
     """Yield who reads a parameter, be it turned or cast, and where *axis* is then."""
     for use in graph.uses(value):
         node = use.node
-        if not is_weight_view(node):
+        if not tensor_layout.is_weight_view(node):
             yield node, axis
             continue
         yield from leaves(graph, node.results[0], turned(node).index(axis))
@@ -99,7 +87,7 @@ def leaves(graph: Graph, value: Value, axis: int) -> Iterator[tuple[Node, int]]:
 
 def turned(node: Node) -> tuple[int, ...]:
     """Return which axis of a matrix each axis of a view of it is."""
-    return permutation(node) or tuple(range(_MATRIX))
+    return node_kinds.permutation(node) or tuple(range(_MATRIX))
 
 
 def axis_of_outputs(head: Node) -> int:
@@ -113,17 +101,17 @@ def _head(graph: Graph, output: Value) -> Node | None:
     while node is not None and not uses and keeps_elements(node):
         uses = [use for use in graph.uses(node.operands[0]) if use.node is not node]
         node = node.operands[0].producer
-    return None if uses or typed(output).rank == 1 else node
+    return None if uses or graphs.typed(output).rank == 1 else node
 
 
 def _looks_up(node: Node, table: Value) -> bool:
-    is_lookup = is_gather(node) and node.attributes.integer("axis", 0) == 0
-    return is_lookup and parameter_of(node.operands[0]) is table
+    is_lookup = node_kinds.is_gather(node) and node.attributes.integer("axis", 0) == 0
+    return is_lookup and tensor_layout.parameter_of(node.operands[0]) is table
 
 
 def _is_given(graph: Graph, value: Value) -> bool:
     while (node := value.producer) is not None and (
-        is_cast(node) or has_trait(node, Trait.KEEPS_ORDER)
+        node_kinds.is_cast(node) or node_kinds.has_trait(node, Trait.KEEPS_ORDER)
     ):
         value = node.operands[0]
     return value in graph.inputs

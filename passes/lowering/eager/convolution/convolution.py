@@ -8,13 +8,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from perfc.ir import AttrValue, TensorType, Work, spend
-from perfc.passes.lowering.eager.convolution.cudnn import (
-    DATA,
-    FORWARD,
-    WEIGHT,
-    Convolution,
-    contiguous,
-)
+from perfc.passes.lowering.eager.convolution import cudnn
 from perfc.passes.lowering.eager.gemm import gemm_launch
 from perfc.passes.lowering.eager.movement import same_copy_launch
 from perfc.passes.lowering.eager.reductions import kernel_launch
@@ -48,19 +42,21 @@ def _conv(site: Site) -> Eager:
     x, weight = site.operands[:2]
     axes = x.type.rank - 2
     fused = site.attributes.get("dtype") is not None or site.settings.on_cpu
-    conv = Convolution(site, contiguous(x), contiguous(weight), site.out)
+    conv = cudnn.Convolution(
+        site, cudnn.contiguous(x), cudnn.contiguous(weight), site.out
+    )
     flops = math.trunc(site.work.flops)
     launches = [
         *made_contiguous((x, weight)),
         *_asymmetric_padding(conv),
-        *conv.launches(FORWARD, flops, alone=fused),
+        *conv.launches(cudnn.FORWARD, flops, alone=fused),
     ]
     if len(site.operands) > _BIAS and not fused:
         launches.append(_add_bias(site))
     return Eager(f"aten::conv{axes}d", tuple(launches))
 
 
-def _asymmetric_padding(conv: Convolution) -> tuple[Launch, ...]:
+def _asymmetric_padding(conv: cudnn.Convolution) -> tuple[Launch, ...]:
     """CuDNN pads both sides alike; PyTorch writes what is more in front of it."""
     before, behind = conv.sides()
     if before == behind:
@@ -81,9 +77,11 @@ def _conv_transpose(site: Site) -> Eager:
     """The data gradient of the convolution that maps the result to the operand."""
     x, weight = site.operands[:2]
     axes = x.type.rank - 2
-    conv = Convolution(site, site.out, contiguous(weight), contiguous(x))
+    conv = cudnn.Convolution(
+        site, site.out, cudnn.contiguous(weight), cudnn.contiguous(x)
+    )
     launches = [*made_contiguous((x, weight))]
-    launches += conv.launches(DATA, math.trunc(site.work.flops))
+    launches += conv.launches(cudnn.DATA, math.trunc(site.work.flops))
     if len(site.operands) > _BIAS:
         launches.append(_add_bias(site))
     return Eager(f"aten::conv_transpose{axes}d", tuple(launches))
@@ -96,18 +94,18 @@ def _conv_backward(site: Site) -> Eager:
     the gradient of the operand is a convolution.
     """
     grad, x, weight = site.operands
-    maps, images = contiguous(grad), contiguous(x)
+    maps, images = cudnn.contiguous(grad), cudnn.contiguous(x)
     transposed = site.attributes.flag("transposed")
     if transposed:
         maps, images = images, maps
-    conv = Convolution(site, images, contiguous(weight), maps)
+    conv = cudnn.Convolution(site, images, cudnn.contiguous(weight), maps)
     wants = wanted_gradients(site)
     flops = 2 * maps.numel * math.prod(weight.shape[1:])
     calls: list[list[Launch]] = []
     if "x" in wants:
-        calls.append(conv.launches(FORWARD if transposed else DATA, flops))
+        calls.append(conv.launches(cudnn.FORWARD if transposed else cudnn.DATA, flops))
     if "weight" in wants:
-        calls.append(conv.launches(WEIGHT, flops))
+        calls.append(conv.launches(cudnn.WEIGHT, flops))
     launches = [*made_contiguous(site.operands), *_in_turn(calls)]
     if "bias" in wants and not ("weight" in wants and site.settings.on_cpu):
         launches.append(_sum_bias(grad))

@@ -19,14 +19,8 @@ import attrs
 from perfc.costmodels import UVM_CACHING
 from perfc.costmodels.embedding import DRAM, HOST, REMOTE, UVM
 from perfc.ir import AttrValue, DType, Record, TaskKind, Work
+from perfc.passes.lowering.eager import reductions
 from perfc.passes.lowering.eager.embedding.rows import Lookup
-from perfc.passes.lowering.eager.reductions import (
-    INDEX_BYTES,
-    key_bits,
-    radix_sort,
-    runs,
-    stream,
-)
 from perfc.passes.lowering.eager.site import (
     MEMCPY,
     Launch,
@@ -163,12 +157,12 @@ class FarLookup:
         """List the rows that the cache lacks; nobody has counted these kernels."""
         total = self.lookup.lookups * len(tables)
         touched = sum(map(self.lookup.touched, tables))
-        bits = key_bits(sum(table.integer("rows") for table in tables))
-        found = touched * INDEX_BYTES
+        bits = reductions.key_bits(sum(table.integer("rows") for table in tables))
+        found = touched * reductions.INDEX_BYTES
         return (
-            *radix_sort(total, bits, INDEX_BYTES),
-            *runs(total, touched, INDEX_BYTES),
-            stream("scan", "lru_cache_find_uncached", touched, found, found),
+            *reductions.radix_sort(total, bits, reductions.INDEX_BYTES),
+            *reductions.runs(total, touched, reductions.INDEX_BYTES),
+            reductions.stream("scan", "lru_cache_find_uncached", touched, found, found),
         )
 
     def _filled(

@@ -14,19 +14,9 @@ from __future__ import annotations
 import attrs
 
 from perfc.ir import DTYPES, OPTIMIZER_STATES, AttrValue, Record, Work
+from perfc.passes.lowering.eager import reductions
 from perfc.passes.lowering.eager.embedding.far_lookup import FarLookup
 from perfc.passes.lowering.eager.embedding.rows import Lookup
-from perfc.passes.lowering.eager.reductions import (
-    I32,
-    I64,
-    INDEX_BYTES,
-    fill,
-    key_bits,
-    radix_sort,
-    runs,
-    stream,
-    sums,
-)
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
@@ -69,7 +59,7 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
             return Eager(name, tuple(launches))
     if not kind:
         elements = sum(Tensor(result).numel for result in site.results)
-        launches.append(fill(grad.type.dtype, elements))
+        launches.append(reductions.fill(grad.type.dtype, elements))
     if not lookup.total:
         return Eager(name, tuple(launches))
     if site.attributes.flag("atomic"):
@@ -80,19 +70,21 @@ def fused_backward(site: Site, lookup: Lookup) -> Eager:
     bags = lookup.batch * len(lookup.tables)
     params: dict[str, AttrValue] = {"bags": bags, "items": total}
     read = total * lookup.index_bytes + (bags + 1) * lookup.index_bytes
-    written = total * (INDEX_BYTES + INFO_BYTES)
-    linearize = vector_launch("linearize_indices", I64, params, Work(0, read, written))
+    written = total * (reductions.INDEX_BYTES + INFO_BYTES)
+    linearize = vector_launch(
+        "linearize_indices", reductions.I64, params, Work(0, read, written)
+    )
     launches += (
         linearize,
-        *radix_sort(total, _bits(lookup), INFO_BYTES),
-        fill(I32, total),
-        fill(I32, 1),
-        *runs(total, touched, INFO_BYTES),
-        fill(I32, 1),
-        *sums(total, INFO_BYTES),
+        *reductions.radix_sort(total, _bits(lookup), INFO_BYTES),
+        reductions.fill(reductions.I32, total),
+        reductions.fill(reductions.I32, 1),
+        *reductions.runs(total, touched, INFO_BYTES),
+        reductions.fill(reductions.I32, 1),
+        *reductions.sums(total, INFO_BYTES),
     )
     if site.attributes.flag("weighted"):
-        launches += radix_sort(lookup.total, _bits(lookup), 4)
+        launches += reductions.radix_sort(lookup.total, _bits(lookup), 4)
     if site.attributes.text("mode") == "mean":
         launches.append(elementwise_launch("div", (grad,), grad, grad.numel))
     launches += _long_runs(site, lookup)
@@ -114,7 +106,7 @@ def _sizes(table: Record) -> tuple[int, int]:
 
 
 def _bits(lookup: Lookup) -> int:
-    return key_bits(sum(_sizes(table)[0] for table in lookup.tables))
+    return reductions.key_bits(sum(_sizes(table)[0] for table in lookup.tables))
 
 
 def _touched(lookup: Lookup) -> int:
@@ -124,12 +116,16 @@ def _touched(lookup: Lookup) -> int:
 def _long_runs(site: Site, lookup: Lookup) -> tuple[Launch, ...]:
     """List the rows that blocks update, and clear what very long runs add up in."""
     listed = INFO_BYTES * _touched(lookup)
-    found = stream("scan", "long_runs", lookup.total, listed, listed)
-    launches = [fill(I32, 1), fill(I32, 1), found]
+    found = reductions.stream("scan", "long_runs", lookup.total, listed, listed)
+    launches = [
+        reductions.fill(reductions.I32, 1),
+        reductions.fill(reductions.I32, 1),
+        found,
+    ]
     blocks = lookup.total // ROWS_OF_A_BLOCK
     if blocks:
         widest = max(_sizes(table)[1] for table in lookup.tables)
-        launches.append(fill(DTYPES["f32"], blocks, widest))
+        launches.append(reductions.fill(DTYPES["f32"], blocks, widest))
     return tuple(launches)
 
 
@@ -138,7 +134,7 @@ def _update(
 ) -> Launch:
     """Read gradients of bags, and read and write rows and their states."""
     if not tables:  # launched all the same: how many runs are long is not read back
-        return stream("scan", algorithm, 1, INFO_BYTES, 0)
+        return reductions.stream("scan", algorithm, 1, INFO_BYTES, 0)
     kind = site.attributes.text("optimizer", "")
     item = site.operands[0].type.dtype.bits // 8
     elements = rewritten = 0

@@ -11,16 +11,8 @@ from __future__ import annotations
 from perfc.costmodels import UVM_CACHING
 from perfc.costmodels.embedding import ROW_CACHE_FILL
 from perfc.ir import DType, Work
+from perfc.passes.lowering.eager import reductions
 from perfc.passes.lowering.eager.embedding.rows import Lookup
-from perfc.passes.lowering.eager.reductions import (
-    I32,
-    INDEX_BYTES,
-    fill,
-    key_bits,
-    radix_sort,
-    runs,
-    stream,
-)
 from perfc.passes.lowering.eager.site import Launch, vector_launch
 
 _SLOT_BYTES = 4
@@ -34,15 +26,17 @@ def filled_caches(lookup: Lookup, dtype: DType) -> tuple[Launch, ...]:
     if not total:
         return ()
     touched = sum(map(lookup.touched, tables))
-    bits = key_bits(sum(table.integer("rows") for table in tables))
-    listed, found = total * INDEX_BYTES, touched * INDEX_BYTES
+    bits = reductions.key_bits(sum(table.integer("rows") for table in tables))
+    listed, found = total * reductions.INDEX_BYTES, touched * reductions.INDEX_BYTES
     return (
-        stream("scan", "linearize_cache_indices", total, listed, listed),
-        *radix_sort(total, bits, INDEX_BYTES),
-        *runs(total, touched, INDEX_BYTES),
-        fill(I32, total),
-        stream("scan", "lru_cache_find_uncached", touched, found, found),
-        *radix_sort(touched, bits, INDEX_BYTES),
+        reductions.stream("scan", "linearize_cache_indices", total, listed, listed),
+        *reductions.radix_sort(total, bits, reductions.INDEX_BYTES),
+        *reductions.runs(total, touched, reductions.INDEX_BYTES),
+        reductions.fill(reductions.I32, total),
+        reductions.stream("scan", "lru_cache_find_uncached", touched, found, found),
+        *reductions.radix_sort(touched, bits, reductions.INDEX_BYTES),
         vector_launch(ROW_CACHE_FILL, dtype, lookup.params(tables), Work(0, found, 0)),
-        stream("scan", "lxu_cache_lookup", total, listed, total * _SLOT_BYTES),
+        reductions.stream(
+            "scan", "lxu_cache_lookup", total, listed, total * _SLOT_BYTES
+        ),
     )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from perfc.ir import AttrValue, Work
+from perfc.passes.lowering.eager import reductions
 from perfc.passes.lowering.eager.embedding.rows import (
     add_rows,
     distinct,
@@ -27,14 +28,6 @@ from perfc.passes.lowering.eager.embedding.rows import (
     share_of,
 )
 from perfc.passes.lowering.eager.movement import memcpy_launch
-from perfc.passes.lowering.eager.reductions import (
-    INDEX_BYTES,
-    arange,
-    fill,
-    merge_sort,
-    read_back,
-    runs,
-)
 from perfc.passes.lowering.eager.site import (
     Eager,
     Launch,
@@ -109,7 +102,9 @@ def _waited(launch: Launch) -> Launch:
 
 
 def _index_copy(count: int) -> Launch:
-    return memcpy_launch(count * INDEX_BYTES, "d2d", pinned=True, dtype="int64")
+    return memcpy_launch(
+        count * reductions.INDEX_BYTES, "d2d", pinned=True, dtype="int64"
+    )
 
 
 def _coalesced(rows: Tensor, summed: Tensor) -> Eager:
@@ -117,17 +112,19 @@ def _coalesced(rows: Tensor, summed: Tensor) -> Eager:
     count = rows.shape[0]
     if count < _PAIR:  # nothing can be equal: a clone
         return _call(COALESCE, _index_copy(count), elementwise("copy", rows, rows))
-    *sorts, last = merge_sort(count)
-    work = Work(rows.numel, rows.nbytes + 2 * INDEX_BYTES * count, summed.nbytes)
+    *sorts, last = reductions.merge_sort(count)
+    work = Work(
+        rows.numel, rows.nbytes + 2 * reductions.INDEX_BYTES * count, summed.nbytes
+    )
     return _call(
         COALESCE,
         _index_copy(count),
-        _waited(arange(count)),
-        _waited(arange(count)),
+        _waited(reductions.arange(count)),
+        _waited(reductions.arange(count)),
         *sorts,
         _waited(last),
-        *runs(count, summed.shape[0], INDEX_BYTES),
-        read_back(),
+        *reductions.runs(count, summed.shape[0], reductions.INDEX_BYTES),
+        reductions.read_back(),
         gather("coalesce", rows, summed, work),
     )
 
@@ -139,7 +136,7 @@ def _masked(state: Tensor, picked: Tensor) -> Eager:
     """`sparse_mask`: rows of a state, times ones, at indices that are copied."""
     return _call(
         MASK,
-        fill(state.type.dtype, 1),
+        reductions.fill(state.type.dtype, 1),
         gather("index", state, picked),
         _index_copy(picked.shape[0]),
         elementwise("mul", picked, picked),

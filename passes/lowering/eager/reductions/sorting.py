@@ -14,13 +14,7 @@ import math
 import attrs
 
 from perfc.ir import DTYPES, AttrValue, DType, TensorType, Work
-from perfc.passes.lowering.eager.site import (
-    MEMSET,
-    Launch,
-    Tensor,
-    elementwise_launch,
-    vector_launch,
-)
+from perfc.passes.lowering.eager import site
 
 I32, I64 = DTYPES["i32"], DTYPES["i64"]
 INDEX_BYTES = 8
@@ -43,30 +37,30 @@ _TILE = 3840
 """Keys in one block of a pass (384 threads, 10 each): it sizes a small buffer."""
 
 
-def vector(dtype: DType, numel: int) -> Tensor:
+def vector(dtype: DType, numel: int) -> site.Tensor:
     """Return a list of numbers on the device."""
-    return Tensor(TensorType(dtype, (numel,)))
+    return site.Tensor(TensorType(dtype, (numel,)))
 
 
-def fill(dtype: DType, *shape: int) -> Launch:
+def fill(dtype: DType, *shape: int) -> site.Launch:
     """Launch what `zeros` launches."""
-    return elementwise_launch("fill", (), Tensor(TensorType(dtype, shape)))
+    return site.elementwise_launch("fill", (), site.Tensor(TensorType(dtype, shape)))
 
 
-def memset(nbytes: int) -> Launch:
+def memset(nbytes: int) -> site.Launch:
     """Clear a buffer by a call of the runtime."""
-    return attrs.evolve(fill(DTYPES["u8"], nbytes), call=MEMSET)
+    return attrs.evolve(fill(DTYPES["u8"], nbytes), call=site.MEMSET)
 
 
-def stream(op: str, kind: str, items: int, read: int, written: int) -> Launch:
+def stream(op: str, kind: str, items: int, read: int, written: int) -> site.Launch:
     """Launch a kernel that goes over a list once."""
     params: dict[str, AttrValue] = {"kind": kind, "rows": 1, "cols": items}
-    return vector_launch(op, I64, params, Work(0, read, written))
+    return site.vector_launch(op, I64, params, Work(0, read, written))
 
 
-def arange(items: int) -> Launch:
+def arange(items: int) -> site.Launch:
     """Number the items."""
-    return elementwise_launch("arange", (), vector(I64, items))
+    return site.elementwise_launch("arange", (), vector(I64, items))
 
 
 def key_bits(keys: int) -> int:
@@ -76,7 +70,7 @@ def key_bits(keys: int) -> int:
 
 def radix_sort(
     items: int, bits: int, value_bytes: int, key_bytes: int = INDEX_BYTES
-) -> tuple[Launch, ...]:
+) -> tuple[site.Launch, ...]:
     """Sort keys of so many bits, each with a value."""
     moved = items * (key_bytes + value_bytes)
     if items <= SINGLE_TILE_KEYS:
@@ -97,7 +91,7 @@ def radix_sort(
     return tuple(launches)
 
 
-def sort_rows(x: Tensor, axis: int) -> tuple[Launch, ...]:
+def sort_rows(x: site.Tensor, axis: int) -> tuple[site.Launch, ...]:
     """Sort along an axis, elements with their places: `cuda/Sort.cu` of ATen.
 
     Rows of up to 4,096 elements are copied, numbered, and sorted in place, a block a
@@ -106,18 +100,22 @@ def sort_rows(x: Tensor, axis: int) -> tuple[Launch, ...]:
     """
     length = x.shape[axis] if x.shape else 1
     rows = x.numel // length if length else 0
-    places = elementwise_launch("arange", (), vector(I64, x.numel))
+    places = site.elementwise_launch("arange", (), vector(I64, x.numel))
     key_bytes = x.nbytes // x.numel if x.numel else 0
     if length <= SMALL_ROW:
         moved = x.nbytes + x.numel * INDEX_BYTES
         in_place = stream("radix_sort", "rows", x.numel, moved, moved)
-        return (places, elementwise_launch("copy", (x,), Tensor(x.type)), in_place)
+        return (
+            places,
+            site.elementwise_launch("copy", (x,), site.Tensor(x.type)),
+            in_place,
+        )
     by_element = radix_sort(x.numel, 8 * key_bytes, INDEX_BYTES, key_bytes)
     by_row = radix_sort(x.numel, key_bits(rows), INDEX_BYTES) if rows > 1 else ()
     return (places, *by_element, *by_row)
 
 
-def merge_sort(items: int) -> tuple[Launch, ...]:
+def merge_sort(items: int) -> tuple[site.Launch, ...]:
     """Sort 64-bit keys and values by a comparison of Thrust's caller.
 
     Blocks sort their tiles; each round then finds where pairs of runs split, and
@@ -135,7 +133,7 @@ def merge_sort(items: int) -> tuple[Launch, ...]:
     return tuple(launches)
 
 
-def runs(items: int, distinct: int, out_bytes: int) -> tuple[Launch, ...]:
+def runs(items: int, distinct: int, out_bytes: int) -> tuple[site.Launch, ...]:
     """Find where runs of equal keys begin, or how long they are: two kernels."""
     written = distinct * (INDEX_BYTES + out_bytes)
     return (
@@ -144,7 +142,7 @@ def runs(items: int, distinct: int, out_bytes: int) -> tuple[Launch, ...]:
     )
 
 
-def sums(items: int, item_bytes: int) -> tuple[Launch, ...]:
+def sums(items: int, item_bytes: int) -> tuple[site.Launch, ...]:
     """Add a list up from its begin: two kernels."""
     moved = items * item_bytes
     return (
