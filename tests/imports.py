@@ -123,6 +123,22 @@ def home_of(module: str, name: str) -> str:
 
 
 @cache
+def read_of_modules(module: str) -> frozenset[tuple[str, str]]:
+    """Return each module that a module has by its name, with what it reads of it."""
+    named: dict[str, str] = {}
+    for node in ast.walk(tree_of(module)):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            if (name := f"{node.module}.{alias.name}") in modules():
+                named[alias.asname or alias.name] = name
+    return frozenset(
+        (named[node.value.id], node.attr)
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id in named
+    )
+
+
+@cache
 def imported(module: str) -> frozenset[str]:
     """Return the modules of perfc that a module imports when it runs."""
     found: set[str] = set()
@@ -131,6 +147,9 @@ def imported(module: str) -> frozenset[str]:
             found |= {alias.name for alias in node.names if alias.name in modules()}
         elif node.module in modules():
             found |= {home_of(str(node.module), alias.name) for alias in node.names}
+    for used, name in read_of_modules(module):
+        if used in found:
+            found.add(home_of(used, name))
     return frozenset(found - {module})
 
 
