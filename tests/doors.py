@@ -34,7 +34,9 @@ class DoorContract(Contract):
             (importer, f"{room}.{name}")
             for importer in modules()
             for room, name in read_of_modules(importer)
-            if (names := offered(room)) and name not in names
+            if modules()[room].stem == "__init__"
+            and (names := offered(room))
+            and name not in names
         }
         return ContractCheck(kept=not wrong, metadata={"wrong": sorted(wrong)})
 
