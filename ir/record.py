@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeGuard, TypeVar, overload
 
 from perfc.ir.dims import Dim, Expr
 from perfc.ir.support import VerifyError, quote, word_text
@@ -160,9 +160,7 @@ class Record(Mapping[str, AttrValue]):
         found = self._lists.get(name)
         if found is None:
             values = self._get(name, ())
-            if not isinstance(values, tuple) or not all(
-                isinstance(value, Record) for value in values
-            ):
+            if not isinstance(values, tuple) or not _all_records(values):
                 raise self._unlike(name, "a list of records")
             found = self._lists[name] = values
         return found
@@ -179,6 +177,10 @@ class Record(Mapping[str, AttrValue]):
 
 EMPTY = Record()
 """A record without keys."""
+
+
+def _all_records(values: tuple[AttrValue, ...]) -> TypeGuard[tuple[Record, ...]]:
+    return all(isinstance(value, Record) for value in values)
 
 
 def _is_symbolic(value: AttrValue) -> bool:

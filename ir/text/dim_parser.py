@@ -108,7 +108,8 @@ class _DimReader:
             self._expect(",")
             right = self._sum()
             self._expect(")")
-            return maximum(left, right)
+            largest: Dim = maximum(left, right)
+            return largest
         if kind == "name":
             return symbol(unquote(text))
         if text == "(":

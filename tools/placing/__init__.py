@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from perfc.tools.placing.scenario import (
         Scenario,
         is_scenario,
-        near_scenario,
         read_scenario,
         scenario_names,
     )
@@ -56,7 +55,6 @@ else:
             "scenario": (
                 "Scenario",
                 "is_scenario",
-                "near_scenario",
                 "read_scenario",
                 "scenario_names",
             ),
@@ -77,7 +75,6 @@ __all__ = [
     "is_scenario",
     "look_ahead",
     "markdown_text",
-    "near_scenario",
     "place",
     "place_page",
     "read_latency_target",

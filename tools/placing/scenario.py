@@ -11,7 +11,6 @@ unit of the scenario's, and a `utilisation`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -134,11 +133,6 @@ def scenario_names() -> list[str]:
 def is_scenario(text: str) -> bool:
     """Whether a model is a scenario: by its name, or as a file of TOML."""
     return text in scenario_names() or text.lower().endswith(".toml")
-
-
-def near_scenario(text: str) -> str:
-    """Return the scenario that a mistaken name is nearest to; empty if to none."""
-    return next(iter(difflib.get_close_matches(text, scenario_names(), n=1)), "")
 
 
 def read_scenario(text: str) -> Scenario:
