@@ -135,7 +135,7 @@ def _up_to(mean: Floats, hits: float) -> Floats:
     away = 3 * math.sqrt(shape) * (cube - 1 + 1 / (9 * shape))
     # The share of a normal distribution above z, to 1e-7.
     # Abramowitz and Stegun, 26.2.17.
-    size = np.abs(away)
+    size: Floats = np.abs(away)
     t = 1 / (1 + 0.2316419 * size)
     tail: Floats = (
         np.polyval(_TAIL, t) * np.exp(-(size**2) / 2) / math.sqrt(2 * math.pi)

@@ -20,6 +20,8 @@ from perfc.passes.pipelines import (
     check_order,
     completed,
     loading_pipeline,
+    runtime_of,
+    trains,
     with_backward,
 )
 from perfc.passes.training import Training
@@ -191,3 +193,14 @@ def test_any_order_that_can_be_is_found(
     assert all(found.index(a) < found.index(b) for a, b in pairs)
     if not pairs:
         assert order == found
+
+
+def test_a_pass_declares_what_later_steps_ask() -> None:
+    """One that says nothing, as a plugin's, changes no answer about the others."""
+    mine = _transform("mine")
+    captured = parse_pipeline("capture-graph")
+    asked = ("runtime", "microbatches", "param_dtype", "converts_to")
+
+    assert ["", 0, "", ""] == [getattr(mine, name) for name in asked]
+    assert ["eager", "cudagraph"] == [runtime_of([mine]), runtime_of([mine, *captured])]
+    assert [False, True] == [trains([mine]), trains([mine, TRAINING])]
