@@ -28,7 +28,8 @@ REUSE_EDGES: tuple[float, ...] = (0.0, *(2.0**k for k in range(16)), math.inf)
 _COUNTED = 16.0
 """Poisson probabilities are added up so far; beyond, Wilson and Hilferty's."""
 
-_TAIL = (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0)
+
+_TAIL = (1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530)
 
 
 @attrs.frozen
@@ -135,11 +136,12 @@ def _up_to(mean: Floats, hits: float) -> Floats:
     away = 3 * math.sqrt(shape) * (cube - 1 + 1 / (9 * shape))
     # The share of a normal distribution above z, to 1e-7.
     # Abramowitz and Stegun, 26.2.17.
-    size: Floats = np.abs(away)
+    size = np.abs(away)
     t = 1 / (1 + 0.2316419 * size)
-    tail: Floats = (
-        np.polyval(_TAIL, t) * np.exp(-(size**2) / 2) / math.sqrt(2 * math.pi)
-    )
+    series = np.zeros_like(t)
+    for factor in _TAIL:
+        series = (series + factor) * t
+    tail: Floats = series * np.exp(-(size**2) / 2) / math.sqrt(2 * math.pi)
     return np.where(away >= 0, tail, 1 - tail)
 
 
