@@ -127,7 +127,9 @@ def read_of_modules(module: str) -> frozenset[tuple[str, str]]:
     """Return each module that a module has by its name, with what it reads of it."""
     named: dict[str, str] = {}
     for node in ast.walk(tree_of(module)):
-        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for alias in node.names:
             if (name := f"{node.module}.{alias.name}") in modules():
                 named[alias.asname or alias.name] = name
     return frozenset(

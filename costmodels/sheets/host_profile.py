@@ -270,11 +270,7 @@ def _of_base(document: _Table, where: str) -> HostProfile:
     problems += _text_problems(document)
     compiled, calls = document.get(_COMPILED, {}), document.get(_CALLS, {})
     problems += _named_problems(_COMPILED, COMPILED_US, compiled)
-    if not isinstance(calls, Mapping):
-        problems.append(f"{_CALLS} = {_shown(calls)}; expected a table")
-    else:
-        for name, value in cast("_Table", calls).items():
-            problems.extend(_time_problems(f"{_CALLS}.{name}", value))
+    problems += _call_problems(calls)
     if base not in _builtin_names():
         problems.append(f"base is {base!r}, expected {', '.join(_builtin_names())}")
     if not _is_number(speed) or not 0 < float(speed) <= _MAX_SPEED:
@@ -294,6 +290,14 @@ def _of_base(document: _Table, where: str) -> HostProfile:
         sigma_scaled=known.sigma_scaled,
         **texts,
     )
+
+
+def _call_problems(table: object) -> Iterator[str]:
+    if not isinstance(table, Mapping):
+        yield f"{_CALLS} = {_shown(table)}; expected a table"
+        return
+    for name, value in cast("_Table", table).items():
+        yield from _time_problems(f"{_CALLS}.{name}", value)
 
 
 def _in_seconds(table: object) -> dict[str, float]:

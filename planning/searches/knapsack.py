@@ -162,8 +162,9 @@ class _Rest:
         """Return the most that things from *first* on add, for what is left."""
         steps = [*itertools.chain.from_iterable(self.steps[first:])]
         steps.sort(key=lambda step: -_density(step))
-        listed = np.array([(0.0, 0.0), *steps], dtype=np.float64)
-        weights, values = np.cumsum(listed, axis=0).T
+        listed: Floats = np.array([(0.0, 0.0), *steps], dtype=np.float64)
+        weights: Floats = np.cumsum(listed[:, 0])
+        values: Floats = np.cumsum(listed[:, 1])
         found: Floats = np.interp(left, weights, values)
         return found
 

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import attrs
 import pytest
+from tests.html_page import HtmlPage
 from tests.tools import results
 
 import perfc
 from perfc.ir import Diagnostic
-from perfc.tools.reports import PricedPlan, VerbResult
+from perfc.tools.reports import (
+    RESULT_FORMATS,
+    PricedPlan,
+    VerbResult,
+    format_result,
+)
 
 _MOST = 500
 """Characters that a `repr` may have."""
@@ -79,6 +85,18 @@ def test_plans_are_ranked_as_rows_are(named: tuple[str, VerbResult]) -> None:
     assert [plan.to_dict() for plan in result.plans] == [
         {key: plan[key] for key in fields} for plan in listed
     ]
+
+
+@pytest.mark.parametrize("form", RESULT_FORMATS)
+def test_every_format(named: tuple[str, VerbResult], form: str) -> None:
+    """A result has them all, and names its first plan in each."""
+    _, result = named
+    text = format_result(result, form, "title")
+
+    assert all(plan.name in text for plan in result.plans[:1])
+    assert text.endswith("\n")
+    if form == "html":
+        assert HtmlPage.of(text).is_alone
 
 
 def test_a_plan_has_what_its_report_has() -> None:

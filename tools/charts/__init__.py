@@ -16,9 +16,8 @@ if TYPE_CHECKING:
         memory_timeline,
     )
     from perfc.tools.charts.plans import (
-        interval_text,
         plan_bars,
-        result_page,
+        plan_heading,
         time_and_memory,
     )
     from perfc.tools.charts.roofline import Roofline, RooflinePoint, roofline_points
@@ -35,9 +34,8 @@ else:
                 "memory_timeline",
             ),
             "plans": (
-                "interval_text",
                 "plan_bars",
-                "result_page",
+                "plan_heading",
                 "time_and_memory",
             ),
             "roofline": ("Roofline", "RooflinePoint", "roofline_points"),
@@ -51,11 +49,10 @@ __all__ = [
     "Roofline",
     "RooflinePoint",
     "box_timeline",
-    "interval_text",
     "memory_over_time",
     "memory_timeline",
     "plan_bars",
-    "result_page",
+    "plan_heading",
     "roofline_points",
     "stage_timeline",
     "time_and_memory",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from perfc.tools import pages
-from perfc.tools.reports import PricedPlan, VerbResult, format_bytes, format_us
+from perfc.tools.reports import PricedPlan, format_bytes, format_us
 
 _SHOWN = 12
 """Plans with a bar: the first ones."""
@@ -84,26 +84,11 @@ def _is_wide(values: Sequence[float]) -> bool:
     return max(values) > _WIDE * min(values) > 0
 
 
-def interval_text(plan: PricedPlan) -> str:
-    """Say the interval of a plan's time; nothing where nobody knows it."""
-    low_us, high_us = plan.time_us_p05, plan.time_us_p95
-    if low_us is None or high_us is None:
-        return ""
-    return f"90 % interval {format_us(low_us)} to {format_us(high_us)}"
-
-
-def result_page(result: VerbResult, title: str) -> str:
-    """Return the page of a result that has none of its own; it loads nothing."""
-    parts: list[pages.Part] = [pages.Heading(title), pages.Remarks(result.diagnostics)]
-    if result.plans:
-        best = result.plans[0]
-        parts[0] = pages.Heading(
-            title,
-            answer=format_us(best.time_us),
-            label=f"Step with {best.name}:",
-            remark=interval_text(best),
-        )
-        bars = plan_bars(result.plans, "Time of a step with each plan")
-        parts.append(pages.Section("Plans", [bars]))
-    parts.append(pages.Section("In numbers", [pages.Preformatted(str(result))]))
-    return pages.page(title, parts)
+def plan_heading(
+    title: str, plan: PricedPlan, label: str, badges: Sequence[pages.Badge] = ()
+) -> pages.Heading:
+    """Return a heading of lines of a question, and the time of a plan as the answer."""
+    first, *others = title.splitlines()
+    time, interval = format_us(plan.time_us), plan.interval
+    remark = f"90 % interval {interval}" if interval else ""
+    return pages.Heading(first, others, time, label, remark, badges)

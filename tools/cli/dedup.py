@@ -10,10 +10,9 @@ import click
 
 from perfc.ir import UsageError
 from perfc.tools.cli import arguments
+from perfc.tools.cli.output_options import result_format_option, write_answer
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb, current_progress
-from perfc.tools.files import write_result
-from perfc.tools.reports import RESULT_FORMATS, format_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
@@ -72,13 +71,7 @@ if TYPE_CHECKING:
     "dtype", "runtime", "inputs", "overheads", "passes", "overrides"
 )
 @plugin_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(RESULT_FORMATS),
-    default="table",
-    show_default=True,
-)
+@result_format_option
 @arguments.output_option()
 @arguments.quiet_option()
 @arguments.debug_option
@@ -89,19 +82,11 @@ def dedup(model: str, **options: Any) -> int:
     Features are tables by the names of their parameters, without `.weight`.
     """
     from perfc.tools.dedup import dedup as run
-    from perfc.tools.dedup import dedup_page
 
     question = _question(model, options)
     say = current_progress().step
     found = run(question, say=say)
-    form = options["form"]
-    is_page = form == "html"
-    text = (
-        dedup_page(found)
-        if is_page
-        else format_result(found, form, f"perfc dedup: {model}")
-    )
-    write_result(text, options["output"], document=form != "table")
+    write_answer(found)
     return 0
 
 

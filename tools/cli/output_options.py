@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from perfc.tools.cli.arguments import NumberRange
+from perfc.tools.files import write_result
+from perfc.tools.reports import RESULT_FORMATS, format_result
+
+if TYPE_CHECKING:
+    from perfc.tools.reports import VerbResult
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
 
@@ -49,11 +54,20 @@ format_option = click.option(
 page_option = click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json", "html"]),
+    type=click.Choice(["table", "json", "md", "html"]),
     default="table",
     show_default=True,
 )
-"""What to print, of verbs that have a page, too."""
+"""What to print, of verbs whose answer is parts and a document."""
+
+result_format_option = click.option(
+    "--format",
+    "format_",
+    type=click.Choice(RESULT_FORMATS),
+    default="table",
+    show_default=True,
+)
+"""What to print, of verbs whose answer is a `VerbResult`."""
 
 contention_option = click.option(
     "--contention/--no-contention",
@@ -72,6 +86,15 @@ max_events_option = click.option(
     help="Refuse traces with more events than these to keep; a million takes 0.7 GB.",
 )
 """How much of traces fits in memory."""
+
+
+def write_answer(result: VerbResult) -> None:
+    """Write the result of the verb that runs in the format that was asked for."""
+    context = click.get_current_context()
+    form = context.params["format_"]
+    title = f"perfc {context.info_name}: {context.params['model']}"
+    text = format_result(result, form, title)
+    write_result(text, context.params["output"], document=form != "table")
 
 
 def steps_option(what: str) -> Callable[[_Verb], _Verb]:

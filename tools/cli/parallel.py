@@ -10,15 +10,13 @@ import click
 
 from perfc.ir import PerfcError, UsageError
 from perfc.tools.cli import arguments
-from perfc.tools.cli.output_options import page_option
+from perfc.tools.cli.output_options import result_format_option, write_answer
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb, current_progress
-from perfc.tools.files import write_result
 from perfc.tools.request import TRAINING
 
 if TYPE_CHECKING:
     from perfc.tools.networks import NetworkComparison
-    from perfc.tools.reports import VerbResult
     from perfc.tools.strategies import Comparison, MadMaxComparison
 
 EXIT_INTERRUPTED = 130
@@ -152,7 +150,7 @@ _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60, "h": 3600}
     help="The fewest GPUs that finish a step in this time, as 250ms or 2s.",
 )
 @plugin_option
-@page_option
+@result_format_option
 @arguments.output_option()
 @arguments.quiet_option()
 @arguments.debug_option
@@ -167,46 +165,25 @@ def parallel(ctx: click.Context, /, **options: Any) -> int:
     """
     if options["compat"] is not None:
         _check_compat(ctx)
-        _write(_compat(options), options)
+        write_answer(_compat(options))
         return 0
     if options["network"] is not None:
         _check_network(ctx)
-        _write(_placed(options), options)
+        write_answer(_placed(options))
         return 0
     for name in ("compress", "compare"):
         if options[name] is not None:
             msg = f"--{name} goes with --network FILE"
             raise UsageError(msg)
     if options["within"] is not None:
-        _write(_fewest(options), options)
+        write_answer(_fewest(options))
         return 0
     if not options["ranks"]:
         msg = "give --ranks N, the GPUs in all, or --network FILE, or --within TIME"
         raise UsageError(msg)
     compared = _compare(options)
-    _write(compared, options)
+    write_answer(compared)
     return EXIT_INTERRUPTED if compared.findings.interrupted else 0
-
-
-def _write(result: VerbResult, options: dict[str, Any]) -> None:
-    form = options["format_"]
-    if form == "html":
-        text = _page(result)
-    else:
-        text = result.to_json() if form == "json" else str(result)
-    write_result(text, options["output"], document=form != "table")
-
-
-def _page(result: VerbResult) -> str:
-    from perfc.tools.charts import result_page
-    from perfc.tools.networks import NetworkComparison, network_page
-    from perfc.tools.strategies import Comparison, strategies_page
-
-    if isinstance(result, Comparison):
-        return strategies_page(result)
-    if isinstance(result, NetworkComparison):
-        return network_page(result)
-    return result_page(result, "perfc parallel, by the rules of MAD-Max")
 
 
 def _check_compat(ctx: click.Context) -> None:

@@ -11,12 +11,13 @@ import click
 from perfc.ir import UsageError
 from perfc.tools.cli import arguments
 from perfc.tools.cli.analyze import EXIT_NOT_MODELLED
+from perfc.tools.cli.output_options import write_answer
 from perfc.tools.cli.verb import Verb, current_progress
-from perfc.tools.files import write_result
+from perfc.tools.reports import RESULT_FORMATS
 from perfc.tools.size_text import read_size
 
 if TYPE_CHECKING:
-    from perfc.tools.placing import Placement, QueriedModel, Scenario
+    from perfc.tools.placing import QueriedModel, Scenario
 
 _ABOVE_NONE = arguments.NumberRange(min=0, min_open=True, max=1e15)
 _OBJECTIVES = ("time", "power", "cost")
@@ -147,7 +148,7 @@ _OBJECTIVES = ("time", "power", "cost")
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json", "csv", "md", "html"]),
+    type=click.Choice(RESULT_FORMATS),
     default="table",
     show_default=True,
     help="csv: a line a table and plan; html: also what a cache of each size saves.",
@@ -176,8 +177,7 @@ def place(model: str, **options: Any) -> int:
     scenario = _scenario(model)
     asked = _asked(model, options, scenario)
     found = run(asked, scenario=scenario, say=say)
-    text = _written(found, options["format_"], say)
-    write_result(text, options["output"], document=options["format_"] != "table")
+    write_answer(found)
     unknown = found.best.site.base.report.coverage["unknown_ops"]
     return EXIT_NOT_MODELLED if options["strict"] and unknown else 0
 
@@ -211,9 +211,7 @@ def _look_ahead(
     model: str, options: Mapping[str, Any], say: Callable[[str], None]
 ) -> int:
     """Predict a training step with tables on servers, behind caches."""
-    from perfc.tools.charts import result_page
     from perfc.tools.placing import CacheQuestion, check_tier, look_ahead
-    from perfc.tools.reports import format_result
 
     for name, flag in _OF_QUERIES.items():
         if options[name] is not None:
@@ -234,25 +232,10 @@ def _look_ahead(
         servers=options["servers"] or 1,
         **({} if compare is None else {"policies": tuple(compare.split(","))}),
     )
-    found, form = look_ahead(question, say=say), options["format_"]
-    title = "Tables on servers"
-    is_page = form == "html"
-    text = result_page(found, title) if is_page else format_result(found, form, title)
-    write_result(text, options["output"], document=form != "table")
+    found = look_ahead(question, say=say)
+    write_answer(found)
     unknown = found.steps[0][1].coverage["unknown_ops"]
     return EXIT_NOT_MODELLED if options["strict"] and unknown else 0
-
-
-def _written(found: Placement, form: str, say: Callable[[str], None]) -> str:
-    from perfc.tools.placing import csv_text, markdown_text, place_page
-
-    if form == "html":
-        return place_page(found, say)
-    if form == "csv":
-        return csv_text(found)
-    if form == "md":
-        return markdown_text(found)
-    return found.to_json() if form == "json" else str(found)
 
 
 def _scenario(model: str) -> Scenario | None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
 
 from perfc.ir import UsageError
 from perfc.tools.cli import arguments
+from perfc.tools.cli.output_options import result_format_option, write_answer
 from perfc.tools.cli.plugin_option import plugin_option
 from perfc.tools.cli.verb import Verb
-from perfc.tools.files import write_result
-
-if TYPE_CHECKING:
-    from perfc.tools.quantizing import Quantization
 
 
 @click.command(
@@ -84,13 +81,7 @@ if TYPE_CHECKING:
     *("attention", "inputs", "overheads", "passes", "overrides"),
 )
 @plugin_option
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["table", "json", "csv", "md", "html"]),
-    default="table",
-    show_default=True,
-)
+@result_format_option
 @arguments.output_option()
 @arguments.quiet_option()
 @arguments.debug_option
@@ -123,22 +114,5 @@ def quantize(model: str, **options: Any) -> int:
     request = attrs.evolve(
         arguments.read_request(model, options), target=options["target"]
     )
-    found = run(request, asked)
-    form = options["format_"]
-    write_result(_written(found, form), options["output"], document=form != "table")
+    write_answer(run(request, asked))
     return 0
-
-
-def _written(found: Quantization, format_: str) -> str:
-    if format_ == "table":
-        return str(found)
-    if format_ == "json":
-        return found.to_json()
-    from perfc.tools.quantizing import quantized_csv, quantized_markdown, quantized_page
-
-    written = {
-        "csv": quantized_csv,
-        "md": quantized_markdown,
-        "html": quantized_page,
-    }
-    return written[format_](found)

@@ -13,6 +13,7 @@ from perfc.tools.cli import arguments, output_options
 from perfc.tools.cli.verb import Verb
 from perfc.tools.files import write_result
 from perfc.tools.replay import check_steps
+from perfc.tools.reports import format_parts
 
 if TYPE_CHECKING:
     from perfc.costmodels import HostProfile
@@ -92,20 +93,15 @@ def replay(
         replay_alone,
         replay_joint,
         replay_json,
-        replay_page,
-        replay_text,
+        replay_parts,
+        replay_title,
     )
 
     _check_host(host)
     if target is not None and kernels == "measured":
         msg = "--target is for --kernels predicted"
         raise UsageError(msg)
-    # The profile that is named, None for the times of the traces.
-    from perfc.costmodels import load_profile
-
-    own = (
-        None if host in ("exact", *_LEARNT) else load_profile(host)
-    )  # and the target: before large files are read
+    own = _named_profile(host)  # and the target: before large files are read
     if target is not None:
         load_target(target)
     recorded = read_recorded(files, joint=joint, steps=steps, max_events=max_events)
@@ -116,8 +112,12 @@ def replay(
     instead = [_seconds(one, joint=joint) for one in predicted] or None
     replayed = run(recorded, profile, steps, instead, contention=contention)
     times = [time for one in recorded for time in host_times(one, steps)]
-    forms = {"table": replay_text, "json": replay_json, "html": replay_page}
-    text = forms[format_](replayed, times, predicted)
+    if format_ == "json":
+        text = replay_json(replayed, times, predicted)
+    else:
+        title = f"perfc replay: {replay_title(replayed)}"
+        parts = replay_parts(replayed, times, predicted)
+        text = format_parts(parts, format_, title)
     write_result(text, output, document=format_ != "table")
     return 0
 
@@ -164,10 +164,20 @@ def _check_host(host: str) -> None:
     from perfc.costmodels.sheets import profile_names
 
     names = ("exact", *_LEARNT, *profile_names())
-    if host not in names and not (host.endswith(".toml") or "/" in host):
+    if host not in names and not _is_file(host):
         known = ", ".join(names)
         msg = f"--host {host}: expected {known}, or the path of a .toml profile"
         raise UsageError(msg)
+
+
+def _is_file(host: str) -> bool:
+    return host.endswith(".toml") or "/" in host
+
+
+def _named_profile(host: str) -> HostProfile | None:
+    from perfc.costmodels import load_profile
+
+    return None if host in ("exact", *_LEARNT) else load_profile(host)
 
 
 def _learnt(

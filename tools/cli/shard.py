@@ -17,8 +17,10 @@ from perfc.ir.program import MAX_RANKS
 from perfc.passes import DATA_PARALLEL, HBM, TIERS, USUAL_CACHE, is_share
 from perfc.passes.embeddings import FULL_PRECISION, NAMED_PLANS, PRECISIONS
 from perfc.tools.cli import arguments
+from perfc.tools.cli.output_options import write_answer
 from perfc.tools.cli.verb import Verb, current_progress
 from perfc.tools.files import write_result
+from perfc.tools.reports import RESULT_FORMATS
 from perfc.tools.request import TRAINING
 from perfc.tools.size_text import read_size
 
@@ -136,7 +138,7 @@ _TYPES = "table-wise,column-wise,row-wise"
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json", "html", "plan"]),
+    type=click.Choice([*RESULT_FORMATS, "plan"]),
     default="table",
     show_default=True,
     help="plan: the best plan, for shard-embeddings{plan=FILE} and TorchRec.",
@@ -151,31 +153,14 @@ def shard(model: str, **options: Any) -> int:
     {"tables": [{"name": ..., "rows": N, "dim": N, "pooling": N}], "batch": N}.
     """
     found = _found(model, options)
-    made = {"json": _json, "html": _html, "plan": _plan, "table": _table}
-    form = options["format_"]
-    write_result(made[form](found), options["output"], document=form != "table")
-    return 0
-
-
-def _table(found: Sharding) -> str:
-    return str(found)
-
-
-def _json(found: Sharding) -> str:
-    return found.to_json()
-
-
-def _html(found: Sharding) -> str:
-    from perfc.tools.sharding import shard_page
-
-    return shard_page(found)
-
-
-def _plan(found: Sharding) -> str:
+    if options["format_"] != "plan":
+        write_answer(found)
+        return 0
     from perfc.planning.plans import plan_text
 
-    model = found.model
-    return plan_text(found.best.plan, model.tables, model.world)
+    text = plan_text(found.best.plan, found.model.tables, found.model.world)
+    write_result(text, options["output"], document=True)
+    return 0
 
 
 def _found(model: str, options: dict[str, Any]) -> Sharding:

@@ -8,7 +8,6 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.dedup.measured import measured_stays
-    from perfc.tools.dedup.page import dedup_page
     from perfc.tools.dedup.question import DedupQuestion, dedup
     from perfc.tools.dedup.report import Deduplication
 else:
@@ -17,7 +16,6 @@ else:
         {
             "question": ("DedupQuestion", "dedup"),
             "measured": ("measured_stays",),
-            "page": ("dedup_page",),
             "report": ("Deduplication",),
         },
     )
@@ -26,6 +24,5 @@ __all__ = [
     "DedupQuestion",
     "Deduplication",
     "dedup",
-    "dedup_page",
     "measured_stays",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import attrs
@@ -12,17 +12,9 @@ import attrs
 from perfc.ir import Diagnostic
 from perfc.ir.support import Json, Level, brief
 from perfc.passes.embeddings import FeatureGroup
+from perfc.passes.timing import TimeErrors
+from perfc.tools import charts, pages, reports
 from perfc.tools.dedup.measured import MeasuredSessions
-from perfc.tools.reports import (
-    PricedPlan,
-    Report,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_us,
-    plan_of,
-    with_probabilities,
-)
 from perfc.tools.request import TRAINING, Request
 
 _LITTLE = 5
@@ -49,7 +41,7 @@ class PricedStep:
     __repr__ = brief
 
     name: str
-    report: Report
+    report: reports.Report
     largest_batch: int | None
 
     @property
@@ -79,14 +71,9 @@ class PricedStep:
             for name, of_ranks in found.items()
         }
 
-    @property
-    def priced(self) -> PricedPlan:
-        """What all verbs say of it."""
-        return plan_of(self.name, self.report)
-
 
 @attrs.frozen(eq=False, kw_only=True)
-class Deduplication(VerbResult):
+class Deduplication(reports.VerbResult):
     """A step with lists of sessions deduplicated, and without.
 
     Attributes:
@@ -121,15 +108,10 @@ class Deduplication(VerbResult):
             for plan, step in zip(self.plans, self.steps, strict=True)
         ]
 
-    @property
-    def plans(self) -> tuple[PricedPlan, ...]:
-        """What all verbs say of the steps."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
-        errors = [one.report.errors if one.fits else None for one in self.steps]
-        return with_probabilities([one.priced for one in self.steps], errors)
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        for one in self.steps:
+            plan = reports.plan_of(one.name, one.report)
+            yield plan, one.report.errors if one.fits else None
 
     @property
     def gains_little(self) -> bool:
@@ -145,8 +127,7 @@ class Deduplication(VerbResult):
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Remarks on the model, each once, and on a step that gains little."""
-        reports = [one.report for one in self.steps]
-        found = [remark for report in reports for remark in report.diagnostics]
+        found = [note for one in self.steps for note in one.report.diagnostics]
         if self.measured is not None and self.session == 1:
             found.append(_note("no-sessions", "no batch has two samples of a session"))
         if self.gains_little:
@@ -160,8 +141,8 @@ class Deduplication(VerbResult):
         """Say why a step gains little."""
         before, after = self._step("without"), self._step("dedup")
         times = {k: before.parts_us[k] - after.parts_us[k] for k in _KINDS}
-        saved = format_us(max(0.0, math.fsum(times.values())))
-        paid = format_us(after.parts_us["expansion_us"])
+        saved = reports.format_us(max(0.0, math.fsum(times.values())))
+        paid = reports.format_us(after.parts_us["expansion_us"])
         where = f"lookups and exchanges take {saved} less, their expansion {paid}"
         if before.parts_us["all_to_all_us"] == 0:
             where += "; tables are in the GPU's own memory, where L2 has repeated rows"
@@ -181,20 +162,39 @@ class Deduplication(VerbResult):
             "session": self.session,
             "measured": None if self.measured is None else self.measured.to_dict(),
             "groups": [
-                {
-                    "name": group.name,
-                    "tables": list(group.tables),
-                    "stay": group.stay,
-                    "kept": group.kept,
-                    "factor": group.factor,
-                }
-                for group in self.groups
+                {**attrs.asdict(one), "factor": one.factor} for one in self.groups
             ],
             "gain": self.gain,
             "plans": self.rows,
         }
 
-    def _text(self) -> str:
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, groups, steps, what those are made of, and the gain."""
+        by_name = {plan.name: plan for plan in self.plans}
+        gain = f"{self.gain:.2f} times as fast"
+        badges: list[pages.Badge] = [
+            (gain, ("bad" if self.gain <= 1 else "") if self.gains_little else "good"),
+            (f"{reports.format_us(by_name['without'].time_us)} without", ""),
+        ]
+        answer = by_name["dedup"], "Step with lookups deduplicated:", badges
+        faster = "" if self.gains_little else f"Deduplicated, the step is {gain}."
+        return [
+            charts.plan_heading(self._title(), *answer),
+            pages.table(map(_group, self.groups), "Groups of features", search=True),
+            charts.plan_bars(self.plans, "Time of a step"),
+            pages.table(map(_step, self.plans, self.steps), "Steps"),
+            _device_time(self.steps),
+            pages.Text(faster),
+            pages.Remarks(
+                self.diagnostics,
+                form="Note: {0.message} [{0.code}]",
+                between="\n\n",
+                codes=("little-gain", "no-sessions"),
+            ),
+        ]
+
+    def _title(self) -> str:
         report, ranks = self.steps[0].report, self.request.ranks or 1
         what = "training step" if self.request.mode == TRAINING else "inference"
         whose = f"each of {ranks} ranks" if ranks > 1 else "one GPU"
@@ -203,59 +203,50 @@ class Deduplication(VerbResult):
             f"{whose} of {report.target.name}\n"
             f"Sessions of {self.session:.4g} samples inside a batch"
         )
-        if self.measured is not None:
-            found = self.measured
-            title += (
-                f", measured on {found.samples:,} samples of {found.path}: "
-                f"{found.whole:.4g} uncut"
-            )
-        parts = [title, columns_text(group_rows(self))]
-        parts += [columns_text(step_rows(self)), *self._remarks()]
-        return "\n\n".join(parts) + "\n"
-
-    def _remarks(self) -> Iterator[str]:
-        if not self.gains_little:
-            yield f"Deduplicated, the step is {self.gain:.2f} times as fast."
-        yield from (
-            f"Note: {one.message} [{one.code}]"
-            for one in self.diagnostics
-            if one.code in ("little-gain", "no-sessions")
+        if (found := self.measured) is None:
+            return title
+        return (
+            f"{title}, measured on {found.samples:,} samples of {found.path}: "
+            f"{found.whole:.4g} uncut"
         )
-
-
-def group_rows(found: Deduplication) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each group of features."""
-    head = ("group", "tables", "stay", "kept", "factor")
-    rows: list[tuple[str, ...]] = [head]
-    for one in found.groups:
-        name = one.name if len(one.name) < 40 else f"{one.name[:37]}..."  # noqa: PLR2004 - a column
-        count, factor = str(len(one.tables)), f"{one.factor:.2f}x"
-        rows.append((name, count, f"{one.stay:.4g}", f"{one.kept:.4g}", factor))
-    return rows
 
 
 def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(Level.NOTE, code, message)
 
 
-def step_rows(found: Deduplication) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each step."""
-    head = ("", "step", "P(fastest)", "lookups", "all-to-all", "expansion")
-    rows: list[tuple[str, ...]] = [(*head, "memory", "largest batch")]
-    for plan, step in zip(found.plans, found.steps, strict=True):
-        low, high = plan.time_us_p05 or 0.0, plan.time_us_p95 or 0.0
-        shares = [format_us(step.parts_us[name]) for name in step.parts_us]
-        interval = f"{format_us(low)} to {format_us(high)}"
-        memory = format_bytes(plan.peak_memory_bytes or 0.0)
-        most = "fixed" if step.largest_batch is None else f"{step.largest_batch:,}"
-        rows.append(
-            (
-                step.name,
-                f"{format_us(plan.time_us)} ({interval})",
-                plan.chance,
-                *shares,
-                memory if step.fits else f"{memory}, too much",
-                most,
-            )
-        )
-    return rows
+def _group(one: FeatureGroup) -> dict[str, str]:
+    return {
+        "group": one.name if len(one.name) < 40 else f"{one.name[:37]}...",  # noqa: PLR2004 - a column
+        "tables": str(len(one.tables)),
+        "stay": f"{one.stay:.4g}",
+        "kept": f"{one.kept:.4g}",
+        "factor": f"{one.factor:.2f}x",
+    }
+
+
+def _step(plan: reports.PricedPlan, step: PricedStep) -> dict[str, str]:
+    memory = reports.format_bytes(plan.peak_memory_bytes or 0.0)
+    most = step.largest_batch
+    return {
+        "": step.name,
+        "step": f"{reports.format_us(plan.time_us)} ({plan.interval})",
+        "P(fastest)": plan.chance,
+        **{_heading(name): reports.format_us(us) for name, us in step.parts_us.items()},
+        "memory": memory if step.fits else f"{memory}, too much",
+        "largest batch": "fixed" if most is None else f"{most:,}",
+    }
+
+
+def _device_time(steps: Sequence[PricedStep]) -> pages.Bars:
+    bars = [
+        pages.Bar(f"{step.name}: {_heading(name)}", us, reports.format_us(us))
+        for step in steps
+        for name, us in step.parts_us.items()
+        if us
+    ]
+    return pages.Bars(bars, "Device time of the rank that has most of it")
+
+
+def _heading(name: str) -> str:
+    return name.removesuffix("_us").replace("_", "-")

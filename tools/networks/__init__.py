@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.networks.page import network_page
     from perfc.tools.networks.placing import (
         POLICIES,
         NetworkPlan,
@@ -19,7 +18,6 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "page": ("network_page",),
             "placing": ("NetworkPlan", "NetworkPricer", "NetworkQuestion", "POLICIES"),
             "report": ("NetworkComparison",),
         },
@@ -31,5 +29,4 @@ __all__ = [
     "NetworkPlan",
     "NetworkPricer",
     "NetworkQuestion",
-    "network_page",
 ]

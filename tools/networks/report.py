@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import ClassVar
@@ -11,8 +10,12 @@ import attrs
 
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, Level, brief
-from perfc.tools import reports
+from perfc.passes.timing import TimeErrors
+from perfc.planning.networks import stage_runs
+from perfc.tools import charts, pages, reports
 from perfc.tools.networks import placing
+
+_COLORS = {"forward": 0, "backward": 1, "sent": 3, "gradients, optimizer": 2}
 
 
 @attrs.frozen(eq=False)
@@ -43,18 +46,9 @@ class NetworkComparison(reports.VerbResult):
         """What there is to say of each plan."""
         return [self._row(plan) for plan in self.found]
 
-    @property
-    def plans(self) -> tuple[reports.PricedPlan, ...]:
-        """What all verbs say of the plans."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[reports.PricedPlan, ...]:
-        errors = [
-            plan.errors if self._row(plan)["fits"] else None for plan in self.found
-        ]
-        priced = [
-            reports.PricedPlan(
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        for plan in self.found:
+            priced = reports.PricedPlan(
                 name=plan.name,
                 time_us=plan.step_s * US,
                 time_us_p05=plan.low_s * US,
@@ -62,9 +56,7 @@ class NetworkComparison(reports.VerbResult):
                 energy_j=plan.energy_j,
                 peak_memory_bytes=round(max(plan.memory)),
             )
-            for plan in self.found
-        ]
-        return reports.with_probabilities(priced, errors)
+            yield priced, plan.errors if self._row(plan)["fits"] else None
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -93,8 +85,7 @@ class NetworkComparison(reports.VerbResult):
                 yield (
                     f"{plan.gpus} of {network.gpus} GPUs would take "
                     f"{reports.format_us(plan.step_s * US)}: links cost more than the "
-                    "others "
-                    "save"
+                    "others save"
                 )
 
     @property
@@ -184,65 +175,101 @@ class NetworkComparison(reports.VerbResult):
             "within_us": _us(self.question.within_s),
         }
 
-    def _text(self) -> str:
-        asked, network = self.question.models.request, self.question.network
-        best = self.best
-        head = (
-            f"{self.question.models.program.name}: {asked.mode} of {asked.batch:,} "
-            f"samples in {self.question.microbatches} microbatches on {best.gpus} of "
-            f"{network.gpus} GPUs, {asked.dtype}, {asked.runtime}"
-        )
-        notes = "\n".join(f"note: {text}" for text in self._remarks())
-        tables = map(reports.columns_text, (self.stage_lines, self.plan_lines))
-        parts = [head, *tables, notes]
-        return "\n\n".join(parts) + "\n"
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the stages of the best plan, the plans, and memory."""
+        best, row = self.best, self._row(self.best)
+        badges: list[pages.Badge] = [
+            (f"bubble {reports.format_percent(best.bubble)}", ""),
+            (f"{_rate(row['samples_per_s'])} samples/s", ""),
+        ]
+        if self.speedup is not None and best.name != placing.EVEN:
+            text = f"{self.speedup:.2f} times as fast as an even split"
+            badges.append((text, ""))
+        answer = self.plans[0], f"Step of {best.name}:", badges
+        return [
+            charts.plan_heading(self._title, *answer),
+            pages.Drawn(lambda: [self._timeline()]),
+            pages.table(self._stage_rows(), f"Stages of {best.name}"),
+            charts.plan_bars(self.plans, "Time of a step under each plan"),
+            pages.table(self._plan_rows(), "Plans"),
+            pages.Bars([*self._memory()], "Memory of each stage"),
+            pages.Remarks(self.diagnostics, form="{0.level.value}: {0.message}"),
+        ]
 
     @property
-    def stage_lines(self) -> list[tuple[str, ...]]:
-        """A heading, and a row for each stage of the chosen plan."""
-        titles = ("stage", "node", "GPUs", "layers", "from", "time", "link", "ratio")
-        rows: list[tuple[str, ...]] = [(*titles, "memory")]
+    def _title(self) -> str:
+        asked, network = self.question.models.request, self.question.network
+        return (
+            f"{self.question.models.program.name}: {asked.mode} of {asked.batch:,} "
+            f"samples in {self.question.microbatches} microbatches on {self.best.gpus} "
+            f"of {network.gpus} GPUs, {asked.dtype}, {asked.runtime}"
+        )
+
+    def _stage_rows(self) -> Iterator[dict[str, str]]:
         for number, stage in enumerate(self.stages(self.best)):
             last = stage["ratio"] is None
-            rows.append(
-                (
-                    str(number),
-                    f"{stage['node']} ({stage['target']})",
-                    str(stage["gpus"]),
-                    str(stage["layers"]),
-                    stage["first_layer"],
-                    reports.format_us(stage["time_us"]),
-                    "-" if last else reports.format_us(stage["link_us"]),
-                    "-" if last else f"{stage['ratio']:.4g}",
-                    reports.format_bytes(stage["memory_bytes"]),
-                )
-            )
-        return rows
+            yield {
+                "stage": str(number),
+                "node": f"{stage['node']} ({stage['target']})",
+                "GPUs": str(stage["gpus"]),
+                "layers": str(stage["layers"]),
+                "from": stage["first_layer"],
+                "time": reports.format_us(stage["time_us"]),
+                "link": "-" if last else reports.format_us(stage["link_us"]),
+                "ratio": "-" if last else f"{stage['ratio']:.4g}",
+                "memory": reports.format_bytes(stage["memory_bytes"]),
+            }
 
-    @property
-    def plan_lines(self) -> list[tuple[str, ...]]:
-        """A heading, and a row for each plan."""
-        rows: list[tuple[str, ...]] = [
-            ("plan", "GPUs", "step", "bubble", "samples/s", "a GPU", "speedup")
-        ]
+    def _plan_rows(self) -> Iterator[dict[str, str]]:
         base = next(
             (plan for plan in self.found if plan.name == placing.EVEN), self.best
         )
         for plan in self.found:
             row = self._row(plan)
-            rate = row["samples_per_s"]
-            rows.append(
-                (
-                    plan.name + ("" if row["fits"] else " (does not fit)"),
-                    str(plan.gpus),
-                    reports.format_us(row["step_us"]),
-                    reports.format_percent(plan.bubble),
-                    reports.format_quantity(rate, "").strip(),
-                    reports.format_quantity(rate / plan.gpus, "").strip(),
-                    f"{base.step_s / plan.step_s:.2f}",
-                )
-            )
-        return rows
+            yield {
+                "plan": plan.name + ("" if row["fits"] else " (does not fit)"),
+                "GPUs": str(plan.gpus),
+                "step": reports.format_us(row["step_us"]),
+                "bubble": reports.format_percent(plan.bubble),
+                "samples/s": _rate(row["samples_per_s"]),
+                "a GPU": _rate(row["samples_per_s"] / plan.gpus),
+                "speedup": f"{base.step_s / plan.step_s:.2f}",
+            }
+
+    def _memory(self) -> Iterator[pages.Bar]:
+        best = self.best
+        needs = zip(best.placed.units, best.memory, strict=True)
+        for number, (unit, need) in enumerate(needs):
+            share = need / best.problem.units[unit].limit_bytes
+            texts = reports.format_bytes(need), reports.format_percent(share)
+            yield pages.Bar(f"stage {number}", need, *texts, kind="memory")
+
+    def _timeline(self) -> pages.Timeline:
+        """Draw what stages, and the links behind them, do with each microbatch."""
+        plan, problem = self.best, self.best.problem
+        nodes = [stage["node"] for stage in self.stages(plan)]
+        runs = stage_runs(plan.times, problem.microbatches, problem.schedule)
+        boxes: list[charts.Box] = []
+        for run in sorted(runs, key=lambda run: (run.stage, run.link)):
+            if run.end_s <= run.start_s:
+                continue
+            lane = f"stage {run.stage}, {nodes[run.stage]}"
+            kind = "backward" if run.backward else "forward"
+            name = f"microbatch {run.microbatch}, {kind}"
+            if run.microbatch < 0:
+                kind = name = "gradients, optimizer"
+            if run.link:
+                way = "back" if run.backward else "on"
+                lane, kind = f"link {run.stage} to {run.stage + 1}, {way}", "sent"
+            boxes.append(charts.Box(lane, name, kind, run.start_s, run.end_s))
+        time = reports.format_us(plan.step_s * US)
+        text = f"What stages and links do, over {time}."
+        return charts.box_timeline(boxes, _COLORS, text)
+
+
+def _rate(per_s: float) -> str:
+    return reports.format_quantity(per_s, "").strip()
 
 
 def _us(seconds: float | None) -> float | None:

@@ -1,7 +1,8 @@
-"""HTML pages: one builder for all verbs.
+"""Answers as parts, and pages: one builder for all verbs.
 
-A page is a title and parts; what a part has to say is text and numbers, so that this
-room knows nothing of reports::
+An answer is a list of parts, each of which can be printed, and written as HTML and as
+Markdown. What a part has to say is text and numbers, so that this room knows nothing of
+reports::
 
     from perfc.tools import pages
 
@@ -16,8 +17,9 @@ room knows nothing of reports::
 
 `Cards` are the numbers of the answer, `Bars` parts of a whole, `Waterfall` steps from
 one amount to another, `Chart` lines and points over two axes, `Timeline` boxes in
-lanes.
-The page is one file that loads nothing; it sorts tables, zooms and searches by a script
+lanes; `Drawn` is what only a page has. `text_of`, `markdown_of` and `answer_page` write
+a list.
+A page is one file that loads nothing; it sorts tables, zooms and searches by a script
 of its own, and draws charts by uPlot, whose licence is in it.
 """
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         Card,
         Cards,
         Data,
+        Drawn,
         Heading,
         Preformatted,
         Remarks,
@@ -40,9 +43,15 @@ if TYPE_CHECKING:
         Text,
     )
     from perfc.tools.pages.charts import Axis, Chart, Series
-    from perfc.tools.pages.document import fragment, page
-    from perfc.tools.pages.part import Part, json_script
-    from perfc.tools.pages.quantities import quantity_table
+    from perfc.tools.pages.document import answer_page, fragment, page
+    from perfc.tools.pages.part import (
+        Part,
+        columns_text,
+        json_script,
+        markdown_of,
+        text_of,
+    )
+    from perfc.tools.pages.quantities import quantity_table, table
     from perfc.tools.pages.tables import Bar, Bars, Cell, Step, Table, Waterfall
     from perfc.tools.pages.timeline import (
         MOST_BYTES,
@@ -59,6 +68,7 @@ else:
                 "Card",
                 "Cards",
                 "Data",
+                "Drawn",
                 "Heading",
                 "Preformatted",
                 "Remarks",
@@ -66,9 +76,15 @@ else:
                 "Text",
             ),
             "charts": ("Axis", "Chart", "Series"),
-            "document": ("fragment", "page"),
-            "part": ("Part", "json_script"),
-            "quantities": ("quantity_table",),
+            "document": ("answer_page", "fragment", "page"),
+            "part": (
+                "Part",
+                "columns_text",
+                "json_script",
+                "markdown_of",
+                "text_of",
+            ),
+            "quantities": ("quantity_table", "table"),
             "tables": ("Bar", "Bars", "Cell", "Step", "Table", "Waterfall"),
             "timeline": ("MOST_BYTES", "Slices", "Timeline", "TimelineLane"),
         },
@@ -85,6 +101,7 @@ __all__ = [
     "Cell",
     "Chart",
     "Data",
+    "Drawn",
     "Heading",
     "Part",
     "Preformatted",
@@ -98,8 +115,13 @@ __all__ = [
     "Timeline",
     "TimelineLane",
     "Waterfall",
+    "answer_page",
+    "columns_text",
     "fragment",
     "json_script",
+    "markdown_of",
     "page",
     "quantity_table",
+    "table",
+    "text_of",
 ]

@@ -1,8 +1,8 @@
-"""Parts of pages that are words and numbers."""
+"""Parts of answers that are words and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Literal, TypeAlias
 
@@ -10,7 +10,13 @@ import attrs
 
 from perfc.ir import Diagnostic
 from perfc.ir.support import Level
-from perfc.tools.pages.part import Part, script_element
+from perfc.tools.pages.part import (
+    Part,
+    markdown_escaped,
+    markdown_of,
+    script_element,
+    text_of,
+)
 
 
 @attrs.frozen
@@ -31,6 +37,10 @@ class Text(Part):
         own = ' class="dim"' if self.dim else ""
         yield f"<p{own}>{escape(self.text)}</p>"
 
+    def printed(self) -> str:
+        """Return the paragraph."""
+        return self.text
+
 
 @attrs.frozen
 class Preformatted(Part):
@@ -41,6 +51,14 @@ class Preformatted(Part):
     def html(self) -> Iterator[str]:
         """Yield the lines, in a box of their own that scrolls."""
         yield f'<pre class="scroll" tabindex="0">{escape(self.text)}</pre>'
+
+    def printed(self) -> str:
+        """Return the lines."""
+        return self.text
+
+    def markdown(self) -> str:
+        """Return the lines as they are."""
+        return f"```text\n{self.text}\n```"
 
 
 @attrs.frozen
@@ -106,6 +124,15 @@ class Heading(Part):
             yield "</ul>"
         yield "</header>"
 
+    def printed(self) -> str:
+        """Return the question; the answer is in what follows."""
+        return "\n".join([self.title, *self.asked])
+
+    def markdown(self) -> str:
+        """Return the question, its first line as a heading."""
+        title, *asked = map(markdown_escaped, (self.title, *self.asked))
+        return "\n\n".join([f"## {title}", *asked])
+
 
 @attrs.frozen
 class Card:
@@ -151,11 +178,17 @@ class Remarks(Part):
     Attributes:
         diagnostics: What was said.
         title: What the rest is called.
+        form: How a terminal shows each, the diagnostic being `0`; empty: not at all.
+        between: What is between two of them there.
+        codes: Of those that a terminal shows; empty: of all.
 
     """
 
     diagnostics: Sequence[Diagnostic]
     title: str = "Assumptions and notes"
+    form: str = ""
+    between: str = "\n"
+    codes: Sequence[str] = ()
 
     def html(self) -> Iterator[str]:
         """Yield a box for what is wrong or may be, and a list to open of the rest."""
@@ -175,6 +208,21 @@ class Remarks(Part):
             yield f"({len(rest):,})</summary>"
             yield from _listed(rest)
             yield "</details>"
+
+    def printed(self) -> str:
+        """Return them in their form."""
+        if not self.form:
+            return ""
+        codes = self.codes or [one.code for one in self.diagnostics]
+        shown = [one for one in self.diagnostics if one.code in codes]
+        return self.between.join(map(self.form.format, shown))
+
+    def markdown(self) -> str:
+        """Return a list."""
+        return "\n".join(
+            f"- {one.level.value}: {markdown_escaped(one.message)}"
+            for one in self.diagnostics
+        )
 
 
 def _warnings(count: int) -> str:
@@ -199,6 +247,7 @@ class Section(Part):
         parts: What is below it.
         note: What there is to know before it is read.
         level: Of the heading, 2 or 3; the list at the top of a page has those of 2.
+        titled: Whether a terminal and GitHub show the heading, too.
         folded: None: it is always shown; else it can be folded, and this says whether
             it is at first.
         anchor: What links to it name; given by the page.
@@ -210,6 +259,7 @@ class Section(Part):
     note: str = ""
     level: Literal[2, 3] = 2
     folded: bool | None = None
+    titled: bool = False
     anchor: str = ""
 
     def html(self) -> Iterator[str]:
@@ -226,3 +276,41 @@ class Section(Part):
         for part in self.parts:
             yield from part.html()
         yield "</section>" if self.folded is None else "</details></section>"
+
+    def printed(self) -> str:
+        """Return the parts, below the heading where that is shown."""
+        below = text_of(self.parts)
+        return f"{self.title}\n{below}" if self.titled else below
+
+    def markdown(self) -> str:
+        """Return the parts, below the heading where that is shown."""
+        below = markdown_of(self.parts)
+        title = markdown_escaped(self.title)
+        return f"### {title}\n\n{below}" if self.titled else below
+
+
+@attrs.frozen
+class Drawn(Part):
+    """What only a page shows; it is made when a page is.
+
+    Attributes:
+        make: Make it.
+        instead: What other formats have in its place.
+
+    """
+
+    make: Callable[[], Iterable[Part]]
+    instead: Sequence[Part] = ()
+
+    def html(self) -> Iterator[str]:
+        """Yield the markup of the parts that are made."""
+        for part in self.make():
+            yield from part.html()
+
+    def printed(self) -> str:
+        """Return the parts in its place."""
+        return text_of(self.instead)
+
+    def markdown(self) -> str:
+        """Return the parts in its place."""
+        return markdown_of(self.instead)

@@ -96,6 +96,11 @@ class Chart(Part):
     text: str
     height: int = 320
 
+    @property
+    def name(self) -> str:
+        """What it is called where it stands alone."""
+        return f"{self.y.title} over {self.x.title}".capitalize()
+
     def html(self) -> Iterator[str]:
         """Yield a figure, whose data the script of the page draws."""
         data = {

@@ -11,11 +11,16 @@ from importlib.resources import files
 
 import attrs
 
-from perfc.tools.pages.blocks import Section
+from perfc.tools.pages.blocks import Drawn, Remarks, Section
+from perfc.tools.pages.charts import Chart
 from perfc.tools.pages.part import Part
+from perfc.tools.pages.tables import Bars, Table
+from perfc.tools.pages.timeline import Timeline
 
 _LEAST_LINKS = 3
 """Sections from which on a page lists them at its top."""
+
+_NAMED = (Table, Bars, Chart, Timeline)
 
 
 def page(title: str, parts: Sequence[Part]) -> str:
@@ -39,6 +44,24 @@ def page(title: str, parts: Sequence[Part]) -> str:
             listed = True
         body += attrs.evolve(part, anchor=numbers[id(part)]).html()
     return "\n".join([*_opening(title), *body, *_closing()])
+
+
+def answer_page(title: str, parts: Sequence[Part]) -> str:
+    """Return the page of an answer: its first part, remarks, and the others.
+
+    What is only drawn is made; a table or a picture is a section of its own.
+    """
+    made: list[Part] = []
+    for part in parts:
+        made += part.make() if isinstance(part, Drawn) else [part]
+    first, *rest = made
+    remarks = [part for part in rest if isinstance(part, Remarks)]
+    others = [
+        Section(part.name, [part]) if isinstance(part, _NAMED) else part
+        for part in rest
+        if not isinstance(part, Remarks)
+    ]
+    return page(title, [first, *remarks, *others])
 
 
 def fragment(parts: Iterable[Part]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perfc.tools.pages.tables import MOST_ROWS, Cell, Row, Table
 
@@ -80,7 +80,7 @@ def quantity_table(
         order: What the rows are in order of, said where not all are shown.
 
     """
-    heading, *rows = lines
+    heading, *rows = lines or [()]
     numeric = [
         _is_numeric([row[column] for row in rows]) for column in range(len(heading))
     ]
@@ -92,6 +92,18 @@ def quantity_table(
         most=most,
         order=order,
     )
+
+
+def table(
+    rows: Iterable[Mapping[str, str]], name: str, *, search: bool = False
+) -> Table:
+    """Return a table of rows that have their cells by heading, all the same ones.
+
+    The arguments are those of `quantity_table`.
+    """
+    listed = [*rows]
+    lines = [[*listed[0]], *([*row.values()] for row in listed)] if listed else []
+    return quantity_table(lines, name, search=search)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

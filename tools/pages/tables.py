@@ -1,4 +1,4 @@
-"""Parts of pages that are rows: tables that sort, bars, and waterfalls."""
+"""Parts of answers that are rows: tables that sort, bars, and waterfalls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
-from perfc.tools.pages.part import Part
+from perfc.tools.pages.part import Part, columns_text, markdown_escaped
 
 MOST_ROWS = 1000
 """More are slow to sort in a browser, and long to read."""
@@ -78,13 +78,7 @@ class Table(Part):
             text = f"The {len(shown):,} {self.order} of {total:,}."
             yield f'<p class="dim">{escape(text)}</p>'
         yield f'<div class="scroll" tabindex="0" role="region" {_label(self.name)}>'
-        columns = {
-            column
-            for row in shown
-            for column, cell in enumerate(row)
-            if isinstance(cell, Cell)
-        }
-        numbers = columns | set(self.numbers)
+        numbers = self._numbers(shown)
         yield "<table><thead><tr>"
         for column, text in enumerate(self.heading):
             yield _heading(text, is_number=column in numbers)
@@ -92,6 +86,36 @@ class Table(Part):
         for row in shown:
             yield "".join(["<tr>", *_cells(row, numbers), "</tr>"])
         yield "</tbody></table></div></div>"
+
+    def printed(self) -> str:
+        """Return all rows in columns."""
+        return columns_text(self._lines)
+
+    def markdown(self) -> str:
+        """Return all rows as GitHub draws them."""
+        if not self._lines:
+            return ""
+        lines = [[*map(markdown_escaped, line)] for line in self._lines]
+        lines.insert(1, ["---"] * len(self.heading))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    @property
+    def _lines(self) -> list[list[str]]:
+        """The heading and the rows as text."""
+        rows = [
+            [cell if isinstance(cell, str) else cell.text for cell in row]
+            for row in self.rows
+        ]
+        return [[*self.heading], *rows] if self.heading else rows
+
+    def _numbers(self, shown: Sequence[Row]) -> set[int]:
+        columns = {
+            column
+            for row in shown
+            for column, cell in enumerate(row)
+            if isinstance(cell, Cell)
+        }
+        return columns | set(self.numbers)
 
 
 def _label(name: str) -> str:
@@ -168,14 +192,18 @@ class Bars(Part):
         yield "<tbody>"
         for bar in self.bars:
             yield f'<tr><th scope="row">{escape(bar.label)}</th>'
-            shapes = [_box(0.0, bar.amount / longest, bar.kind)]
-            if bar.low <= bar.high:
-                left, right = 100 * bar.low / longest, 100 * bar.high / longest
-                shapes.append(f'<path class="whisker" d="M{left:.2f} 5H{right:.2f}"/>')
-            yield f'<td class="drawn">{_picture(shapes)}</td>'
+            yield f'<td class="drawn">{_drawn(bar, longest)}</td>'
             yield f'<td class="number">{escape(bar.text)}</td>'
             yield f'<td class="number dim">{escape(bar.note)}</td></tr>'
         yield "</tbody></table>"
+
+
+def _drawn(bar: Bar, longest: float) -> str:
+    shapes = [_box(0.0, bar.amount / longest, bar.kind)]
+    if bar.low <= bar.high:
+        left, right = 100 * bar.low / longest, 100 * bar.high / longest
+        shapes.append(f'<path class="whisker" d="M{left:.2f} 5H{right:.2f}"/>')
+    return _picture(shapes)
 
 
 def _picture(shapes: Sequence[str]) -> str:

@@ -82,6 +82,11 @@ class Timeline(Part):
     text: str
     most_bytes: int = MOST_BYTES
 
+    @property
+    def name(self) -> str:
+        """What it is called where it stands alone."""
+        return "Over time"
+
     def html(self) -> Iterator[str]:
         """Yield a figure with its controls, whose data the script of the page draws."""
         own = sum(len(lane.slices.name) for lane in self.lanes)
@@ -164,12 +169,7 @@ def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
     if count > most:
         step_ns = max(int(np.max(slices.end_ns)) // (8 * most), 1)
         while len(firsts) > most:
-            # The first of each run of slices that end in the same step of time.
-            step = slices.end_ns // step_ns
-            long = slices.end_ns - slices.start_ns >= step_ns
-            new = np.ones(len(step), np.bool_)
-            new[1:] = (step[1:] != step[:-1]) | long[1:] | long[:-1]
-            firsts = np.flatnonzero(new)
+            firsts = _first_of_each(slices, step_ns)
             step_ns *= 2
     lasts = np.append(firsts[1:], count) - 1
     merged = Slices(
@@ -179,6 +179,14 @@ def _merged(slices: Slices, share: float) -> tuple[Slices, Integers]:
         slices.end_ns[lasts] if count else slices.end_ns,
     )
     return merged, lasts - firsts + 1 if count else firsts
+
+
+def _first_of_each(slices: Slices, step_ns: int) -> Integers:
+    step = slices.end_ns // step_ns
+    long = slices.end_ns - slices.start_ns >= step_ns
+    new = np.ones(len(step), np.bool_)
+    new[1:] = (step[1:] != step[:-1]) | long[1:] | long[:-1]
+    return np.flatnonzero(new)
 
 
 def _columns(slices: Slices, merged: Integers) -> Json:

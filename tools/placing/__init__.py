@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         check_tier,
         look_ahead,
     )
-    from perfc.tools.placing.page import place_page
     from perfc.tools.placing.placing import place
     from perfc.tools.placing.question import (
         Question,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
         read_scenario,
         scenario_names,
     )
-    from perfc.tools.placing.written import csv_text, markdown_text
 else:
     __getattr__ = door(
         __name__,
@@ -42,7 +40,6 @@ else:
                 "check_tier",
                 "look_ahead",
             ),
-            "page": ("place_page",),
             "placing": ("place",),
             "question": (
                 "Question",
@@ -58,7 +55,6 @@ else:
                 "read_scenario",
                 "scenario_names",
             ),
-            "written": ("csv_text", "markdown_text"),
         },
     )
 
@@ -71,12 +67,9 @@ __all__ = [
     "Scenario",
     "WantedTier",
     "check_tier",
-    "csv_text",
     "is_scenario",
     "look_ahead",
-    "markdown_text",
     "place",
-    "place_page",
     "read_latency_target",
     "read_plans",
     "read_scenario",

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
 
 from perfc.costmodels.locality import CachedTable, LookAheadRows, window_that_fits
-from perfc.ir import Diagnostic, UsageError
+from perfc.ir import Diagnostic, Program, UsageError
 from perfc.ir.node_kinds import is_embedding_bag
 from perfc.ir.support import US, Json, brief
 from perfc.passes.embeddings import LookaheadCache, cached_tables
 from perfc.passes.pipeline_spec import format_pipeline
+from perfc.passes.timing import TimeErrors
+from perfc.tools import charts, pages, reports
 from perfc.tools.analysis import report_on
 from perfc.tools.models import load_request
-from perfc.tools.reports import (
-    PricedPlan,
-    Report,
-    VerbResult,
-    columns_text,
-    format_us,
-    plan_of,
-    with_probabilities,
-)
 from perfc.tools.request import TRAINING, Request
 
 LOOK_AHEAD = "lookahead"
@@ -74,7 +67,7 @@ class CacheQuestion:
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class CachedPlacement(VerbResult):
+class CachedPlacement(reports.VerbResult):
     """Training steps with tables on servers, the fastest first.
 
     Attributes:
@@ -90,7 +83,7 @@ class CachedPlacement(VerbResult):
     schema: ClassVar[str] = "perfc.place/1"
 
     question: CacheQuestion
-    steps: tuple[tuple[str, Report], ...]
+    steps: tuple[tuple[str, reports.Report], ...]
     without_s: float
     tables: tuple[tuple[str, CachedTable], ...]
     window: int
@@ -103,17 +96,11 @@ class CachedPlacement(VerbResult):
             for plan, (_, report) in zip(self.plans, self.steps, strict=True)
         ]
 
-    @property
-    def plans(self) -> tuple[PricedPlan, ...]:
-        """What all verbs say of the plans."""
-        return self._plans
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        for name, report in self.steps:
+            yield reports.plan_of(name, report), report.errors
 
-    @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
-        priced = [plan_of(name, report) for name, report in self.steps]
-        return with_probabilities(priced, [report.errors for _, report in self.steps])
-
-    def _exposed_us(self, report: Report) -> float:
+    def _exposed_us(self, report: reports.Report) -> float:
         return max(report.time_us - self.without_s * US, 0.0)
 
     @property
@@ -161,24 +148,37 @@ class CachedPlacement(VerbResult):
             "exposed_us": self._exposed_us(step),
         }
 
-    def _text(self) -> str:
-        step, asked = self.steps[0][1], self.question
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the plans, and the rows of a batch."""
+        step, asked, best = self.steps[0][1], self.question, self.plans[0]
         ranks = asked.request.ranks or 1
         title = (
             f"{step.model.name}: a training step on {ranks} ranks of "
             f"{step.target.name}, tables on {asked.servers} servers, a cache of "
             f"{asked.rows:,} rows, {self.window:,} batches ahead"
         )
-        plans = [("plan", "step", "P(fastest)", "exposed")]
-        for plan, row in zip(self.plans, self.rows, strict=True):
-            times = format_us(plan.time_us), plan.chance, format_us(row["exposed_us"])
-            plans.append((plan.name, *times))
-        tables = [("table", *attrs.fields_dict(LookAheadRows))]
-        for (name, _), rows in zip(self.tables, self.ahead, strict=True):
-            tables.append((name, *(f"{n:,.0f}" for n in rows.to_dict().values())))
-        parts = [title, columns_text(plans), "Rows of a batch\n" + columns_text(tables)]
-        told = [f"{one.level.value}: {one.message}" for one in self.diagnostics]
-        return "\n\n".join([*parts, "\n".join(told)]).rstrip() + "\n"
+        plans = (
+            {
+                "plan": plan.name,
+                "step": reports.format_us(plan.time_us),
+                "P(fastest)": plan.chance,
+                "exposed": reports.format_us(row["exposed_us"]),
+            }
+            for plan, row in zip(self.plans, self.rows, strict=True)
+        )
+        tables = (
+            {"table": name, **{key: f"{n:,.0f}" for key, n in rows.to_dict().items()}}
+            for (name, _), rows in zip(self.tables, self.ahead, strict=True)
+        )
+        below = [pages.table(tables, "Rows of a batch")]
+        return [
+            charts.plan_heading(title, best, f"Step with {best.name}:"),
+            charts.plan_bars(self.plans, "Time of a step with each plan"),
+            pages.table(plans, "Plans"),
+            pages.Section("Rows of a batch", below, titled=True),
+            pages.Remarks(self.diagnostics, form="{0.level.value}: {0.message}"),
+        ]
 
 
 def _entry(name: str, table: CachedTable, rows: LookAheadRows) -> Json:
@@ -210,17 +210,8 @@ def look_ahead(
     plain = report_on(load_request(asked))
     program = plain.results.program
     tables = cached_tables(program)
-    # The names of a program's tables, in the order of `cached_tables`.
-    graph = program.classes[0].ops
-    names = [
-        weight.name.removesuffix(".weight")
-        for node in graph or ()
-        if is_embedding_bag(node)
-        for weight, _ in zip(
-            node.operands, node.attributes.records("tables"), strict=False
-        )
-    ]
-    steps: list[tuple[str, Report]] = []
+    names = _names(program)
+    steps: list[tuple[str, reports.Report]] = []
     for policy in question.all:
         say(f"analyzing the step: {policy}")
         text = format_pipeline([question.cache(policy)])
@@ -233,6 +224,19 @@ def look_ahead(
         tables=tuple(zip(names, tables, strict=True)),
         window=window_that_fits(tables, question.window, question.rows),
     )
+
+
+def _names(program: Program) -> Sequence[str]:
+    """Return the names of a program's tables, in the order of `cached_tables`."""
+    graph = program.classes[0].ops
+    return [
+        weight.name.removesuffix(".weight")
+        for node in graph or ()
+        if is_embedding_bag(node)
+        for weight, _ in zip(
+            node.operands, node.attributes.records("tables"), strict=False
+        )
+    ]
 
 
 def check_tier(tiers: str | None) -> None:

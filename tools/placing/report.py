@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from typing import ClassVar, TypeAlias
+from collections.abc import Iterator
+from typing import ClassVar
 
 import attrs
 
@@ -11,12 +11,13 @@ from perfc.costmodels import tiers as tier_models
 from perfc.costmodels.tiers import DRIVE_SHARE, P99, TierUse
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, Level, brief
-from perfc.tools import reports
+from perfc.passes.timing import TimeErrors
+from perfc.tools import charts, pages, reports
+from perfc.tools.placing.over_cache import over_cache
 from perfc.tools.placing.placed_plan import PlacedPlan
 from perfc.tools.placing.question import Question
 from perfc.tools.placing.scenario import BASE, TIERS, Scenario
 
-Lines: TypeAlias = list[tuple[str, ...]]
 _SHOWN = 64
 """Tables that are printed one by one: those with most reads."""
 
@@ -70,15 +71,8 @@ class Placement(reports.VerbResult):
             "target": plan.site.target.name,
         }
 
-    @property
-    def plans(self) -> tuple[reports.PricedPlan, ...]:
-        """What all verbs say of the plans."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[reports.PricedPlan, ...]:
-        priced = [plan.priced for plan in self.ranked]
-        return reports.with_probabilities(priced, [plan.errors for plan in self.ranked])
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        yield from ((plan.priced, plan.errors) for plan in self.ranked)
 
     def saving_of(self, plan: PlacedPlan) -> float | None:
         """Return the share of the base's power that a plan saves; None if unknown."""
@@ -145,21 +139,75 @@ class Placement(reports.VerbResult):
             return self.scenario.saving
         return self.saving_of(self.best)
 
-    def _text(self) -> str:
-        """Return a line a plan, a tier and a table, and what is exposed."""
-        parts = [title(self), reports.columns_text(plan_lines(self)), *notes(self)]
-        parts.append(f"Tiers under {self.best.name}")
-        parts[-1] += "\n" + reports.columns_text(tier_lines(self.best))
-        lines = table_lines(self.best)
-        parts.append(f"Tables under {self.best.name}\n" + reports.columns_text(lines))
-        if self.scenario is not None:
-            parts += scenario_parts(self.scenario)
-        said = [remark for remark in self.diagnostics if remark.message]
-        told = (f"{one.level.value}: {one.message}" for one in said)
-        return "\n\n".join([*parts, "\n".join(told)]).rstrip() + "\n"
+    @property
+    def csv_rows(self) -> list[Json]:
+        """A row for each table of each plan."""
+        return [
+            {"plan": plan.name, **entry}
+            for plan in self.ranked
+            for entry in table_entries(plan)
+        ]
+
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the plans, tiers and tables of the best, and the scenario."""
+        best = self.best
+        answer = self.plans[self.ranked.index(best)], f"A query under {best.name}:"
+        stated = " Watts are those of the sheets, not the scenario's."
+        watts = "" if self.scenario is None else stated
+        tiers, tables = f"Tiers under {best.name}", f"Tables under {best.name}"
+        shown = pages.table(_tables(best, _SHOWN), tables)
+        return [
+            charts.plan_heading(_title(self), *answer, self._badges),
+            charts.plan_bars(self.plans, "Time of a query under each plan"),
+            pages.table(map(self._cells, self.ranked, self.plans), "Plans"),
+            pages.Text(_note(self)),
+            pages.Drawn(lambda: over_cache(best, self.saving_of, watts)),
+            pages.Section(tiers, [pages.table(_tiers(best), tiers)], titled=True),
+            pages.Drawn(
+                lambda: [pages.table(_tables(best), tables, search=True)],
+                [pages.Section(tables, [shown], titled=True)],
+            ),
+            *([] if self.scenario is None else _scenario_parts(self.scenario)),
+            pages.Remarks(self.diagnostics, form="{0.level.value}: {0.message}"),
+        ]
+
+    @property
+    def _badges(self) -> list[pages.Badge]:
+        badges: list[pages.Badge] = [
+            ("fits", "good") if self.best.fits else ("does not fit", "bad"),
+            (f"bound by {self.best.rates.bound}", ""),
+        ]
+        if (saving := self.saving) is not None:
+            stated = ", as the scenario states" if self.scenario is not None else ""
+            saved = f"{_percent(saving)} of the power saved{stated}"
+            badges.insert(0, (saved, "good" if saving > 0 else ""))
+        return badges
+
+    def _cells(self, plan: PlacedPlan, priced: reports.PricedPlan) -> dict[str, str]:
+        fleet = {
+            "hosts": f"{plan.hosts:,}" + ("" if plan.fits else ", does not fit one"),
+            "power": _power(plan.watts),
+            "saving": _percent(self.saving_of(plan)),
+        }
+        counts = [
+            f"{count} {tier.name}"
+            for number, tier in enumerate(plan.setting.tiers)
+            if (count := plan.places.count(number))
+        ]
+        return {
+            "plan": plan.name,
+            "time": reports.format_us(priced.time_us),
+            "P(fastest)": priced.chance,
+            "exposed": reports.format_us(plan.exposed_s * US),
+            "queries/s a host": f"{plan.rates.per_s:,.4g}",
+            "bound by": plan.rates.bound,
+            **(fleet if self.scenario is None else {}),
+            "tables": ", ".join(counts),
+        }
 
 
-def title(found: Placement) -> str:
+def _title(found: Placement) -> str:
     """Say what was asked."""
     best, question = found.best, found.question
     tables = best.task.tables
@@ -172,66 +220,26 @@ def title(found: Placement) -> str:
     text += f"\nA query has {question.candidates:,} candidates, a host "
     text += f"{question.queries_per_s:,g} queries/s"
     if best.task.cache_bytes:
-        text += (
-            f", and a cache of {reports.format_bytes(best.task.cache_bytes)} in DRAM"
-        )
+        cache = reports.format_bytes(best.task.cache_bytes)
+        text += f", and a cache of {cache} in DRAM"
     if question.latency is not None:
         text += f"; a query may take {question.latency}"
     return text + "."
 
 
-def plan_lines(found: Placement) -> Lines:
-    """Return a heading, and a line a plan."""
-    fleet = found.scenario is None
-    shares = ("hosts", "power", "saving") if fleet else ()
-    lines: Lines = [
-        (
-            *("plan", "time", "P(fastest)", "exposed", "queries/s a host", "bound by"),
-            *shares,
-            "tables",
-        )
-    ]
-    for plan, priced in zip(found.ranked, found.plans, strict=True):
-        cells = (
-            f"{plan.hosts:,}" + ("" if plan.fits else ", does not fit one"),
-            power_text(plan.watts),
-            percent_text(found.saving_of(plan)),
-        )
-        lines.append(
-            (
-                plan.name,
-                reports.format_us(priced.time_us),
-                priced.chance,
-                reports.format_us(plan.exposed_s * US),
-                f"{plan.rates.per_s:,.4g}",
-                plan.rates.bound,
-                *(cells if fleet else ()),
-                counts(plan),
-            )
-        )
-    return lines
-
-
-def counts(plan: PlacedPlan) -> str:
-    """Say how many tables lie in each tier."""
-    tiers = plan.setting.tiers
-    found = ((tier.name, plan.places.count(n)) for n, tier in enumerate(tiers))
-    return ", ".join(f"{count} {name}" for name, count in found if count)
-
-
-def power_text(watts: float | None) -> str:
+def _power(watts: float | None) -> str:
     """Write watts of hosts; of many of them, kilowatts."""
     if watts is None:
         return "-"
     return f"{watts / 1e3:,.2f} kW" if watts >= 1e4 else f"{watts:,.1f} W"  # noqa: PLR2004 - shown digits
 
 
-def percent_text(share: float | None) -> str:
+def _percent(share: float | None) -> str:
     """Write a share with a decimal, or that it is not known."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def notes(found: Placement) -> list[str]:
+def _note(found: Placement) -> str:
     """Say what a query waits for, and what of it is hidden."""
     best = found.best
     how = {
@@ -239,14 +247,13 @@ def notes(found: Placement) -> list[str]:
         "local": "Found by local search.",
     }[found.method]
     if not best.waits.seconds:
-        return [f"{how} A query waits for no tier."]
+        return f"{how} A query waits for no tier."
     beside = best.setting.beside_s(best.native_share)
-    text = (
+    return (
         f"{how} A query waits {reports.format_us(best.waits.seconds * US)} for "
         f"{_awaited(best)}; {reports.format_us(beside * US)} run beside, "
         f"{reports.format_us(best.exposed_s * US)} are exposed."
     )
-    return [text]
 
 
 def _awaited(plan: PlacedPlan) -> str:
@@ -257,56 +264,43 @@ def _awaited(plan: PlacedPlan) -> str:
     return bound
 
 
-def tier_lines(plan: PlacedPlan) -> Lines:
-    """Return a heading, and a line a tier."""
-    lines: Lines = [
-        (
-            *("tier", "tables", "used", "of room", "reads/s", "of its reads"),
-            *("GB/s", "latency", "power"),
-        )
-    ]
+def _tiers(plan: PlacedPlan) -> Iterator[dict[str, str]]:
     for number, use in enumerate(plan.uses):
         tier = use.tier
-        lines.append(
-            (
-                tier.name,
-                str(plan.places.count(number)),
-                reports.format_bytes(use.used_bytes),
-                reports.format_percent(use.used_bytes / tier.capacity_bytes),
-                f"{use.reads_per_s:,.0f}",
-                percent_text(use.reads_per_s / tier.reads_per_s),
-                f"{use.read_bytes_per_s / 1e9:.3g}",
-                reports.format_us(use.latency_s * US),
-                power_text(_watts(plan, use)),
-            )
-        )
-    return lines
+        yield {
+            "tier": tier.name,
+            "tables": str(plan.places.count(number)),
+            "used": reports.format_bytes(use.used_bytes),
+            "of room": reports.format_percent(use.used_bytes / tier.capacity_bytes),
+            "reads/s": f"{use.reads_per_s:,.0f}",
+            "of its reads": _percent(use.reads_per_s / tier.reads_per_s),
+            "GB/s": f"{use.read_bytes_per_s / 1e9:.3g}",
+            "latency": reports.format_us(use.latency_s * US),
+            "power": _power(_watts(plan, use)),
+        }
 
 
-def table_lines(plan: PlacedPlan, most: int = _SHOWN) -> Lines:
-    """Return a heading, and a line a table; of many, those with most reads."""
-    keys = ("row", "lookups", "hits", "reads", "blocks a row", "amplification")
-    lines: Lines = [("table", "tier", *keys, "share of reads")]
+def _tables(plan: PlacedPlan, most: int | None = None) -> Iterator[dict[str, str]]:
+    """Yield a row for each table; of more than *most*, for those with most reads."""
     costs = sorted(plan.costs, key=lambda cost: -cost.block_reads)
     shown = {cost.table for cost in costs[:most]}
+    row: dict[str, str] = {}
     for cost, entry in zip(plan.costs, table_entries(plan), strict=True):
         if cost.table in shown:
-            lines.append(
-                (
-                    cost.table,
-                    cost.tier,
-                    f"{entry['row_bytes']} B",
-                    f"{cost.lookups:,.5g}",
-                    f"{cost.hits:,.5g}",
-                    f"{cost.reads:,.5g}",
-                    f"{cost.blocks_per_row:.4g}",
-                    f"{cost.amplification:.4g}",
-                    percent_text(entry["share_of_reads"]),
-                )
-            )
+            row = {
+                "table": cost.table,
+                "tier": cost.tier,
+                "row": f"{entry['row_bytes']} B",
+                "lookups": f"{cost.lookups:,.5g}",
+                "hits": f"{cost.hits:,.5g}",
+                "reads": f"{cost.reads:,.5g}",
+                "blocks a row": f"{cost.blocks_per_row:.4g}",
+                "amplification": f"{cost.amplification:.4g}",
+                "share of reads": _percent(entry["share_of_reads"]),
+            }
+            yield row
     if (rest := len(costs) - len(shown)) > 0:
-        lines.append((f"{rest:,} more", *[""] * (len(lines[0]) - 1)))
-    return lines
+        yield {**dict.fromkeys(row, ""), "table": f"{rest:,} more"}
 
 
 def table_entries(plan: PlacedPlan) -> list[Json]:
@@ -360,32 +354,32 @@ def _watts(plan: PlacedPlan, use: TierUse) -> float | None:
     return plan.setting.tier_watts(use)
 
 
-def scenario_parts(scenario: Scenario) -> list[str]:
-    """Return the fleets of a scenario, and where its inputs come from."""
-    lines: Lines = [("fleet", "hosts", "", "power of one", "utilisation", "in all")]
-    for plan in (BASE, TIERS):
-        lines += [
-            (
-                plan,
-                f"{group.hosts:,g}",
-                group.name,
-                f"{group.power:g}",
-                f"{group.utilisation:g}",
-                f"{group.drawing.watts:,.6g}",
-            )
-            for group in scenario.fleet(plan)
-        ]
-    inputs: Lines = [("input", "value", "source")]
-    inputs += [(one.name, str(one.value), one.source) for one in scenario.inputs]
-    power = (
-        f"Power, in {scenario.power_unit}: {scenario.power(BASE):,.6g} without tiers, "
-        f"{scenario.power(TIERS):,.6g} with them; {percent_text(scenario.saving)} saved"
+def _scenario_parts(scenario: Scenario) -> Iterator[pages.Part]:
+    """Yield the fleets of a scenario, and where its inputs come from."""
+    fleets = (
+        {
+            "fleet": plan,
+            "hosts": f"{group.hosts:,g}",
+            "": group.name,
+            "power of one": f"{group.power:g}",
+            "utilisation": f"{group.utilisation:g}",
+            "in all": f"{group.drawing.watts:,.6g}",
+        }
+        for plan in (BASE, TIERS)
+        for group in scenario.fleet(plan)
     )
-    return [
-        f"Fleets of {scenario.name}: {scenario.title}\n{reports.columns_text(lines)}",
-        power,
-        f"Inputs of {scenario.name}\n{reports.columns_text(inputs)}",
-    ]
+    inputs = (
+        {"input": one.name, "value": str(one.value), "source": one.source}
+        for one in scenario.inputs
+    )
+    title = f"Fleets of {scenario.name}: {scenario.title}"
+    yield pages.Section(title, [pages.table(fleets, "Fleets")], titled=True)
+    yield pages.Text(
+        f"Power, in {scenario.power_unit}: {scenario.power(BASE):,.6g} without tiers, "
+        f"{scenario.power(TIERS):,.6g} with them; {_percent(scenario.saving)} saved"
+    )
+    title = f"Inputs of {scenario.name}"
+    yield pages.Section(title, [pages.table(inputs, "Inputs")], titled=True)
 
 
 def _scenario_json(scenario: Scenario) -> Json:

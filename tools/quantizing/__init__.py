@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING
 from perfc.door import door
 
 if TYPE_CHECKING:
-    from perfc.tools.quantizing.page import (
-        quantized_csv,
-        quantized_markdown,
-        quantized_page,
-    )
     from perfc.tools.quantizing.quantizing import quantize
     from perfc.tools.quantizing.question import Precision
     from perfc.tools.quantizing.report import Quantization
@@ -19,7 +14,6 @@ else:
     __getattr__ = door(
         __name__,
         {
-            "page": ("quantized_csv", "quantized_markdown", "quantized_page"),
             "question": ("Precision",),
             "quantizing": ("quantize",),
             "report": ("Quantization",),
@@ -30,7 +24,4 @@ __all__ = [
     "Precision",
     "Quantization",
     "quantize",
-    "quantized_csv",
-    "quantized_markdown",
-    "quantized_page",
 ]

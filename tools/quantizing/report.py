@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import attrs
@@ -11,7 +10,8 @@ import attrs
 from perfc.costmodels import Target
 from perfc.ir import Diagnostic
 from perfc.ir.support import Json, brief
-from perfc.tools import reports
+from perfc.passes.timing import TimeErrors
+from perfc.tools import charts, pages, reports
 from perfc.tools.quantizing.plan import Frontier, PrecisionPlan
 from perfc.tools.request import Request
 
@@ -61,17 +61,9 @@ class Quantization(reports.VerbResult):
         made = zip(self.plans_made, self.plans, strict=True)
         return [_row(one, priced, self.original) for one, priced in made]
 
-    @property
-    def plans(self) -> tuple[reports.PricedPlan, ...]:
-        """What all verbs say of the plans."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[reports.PricedPlan, ...]:
-        errors = [one.report.errors if one.fits else None for one in self.plans_made]
-        return reports.with_probabilities(
-            [one.priced for one in self.plans_made], errors
-        )
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        for one in self.plans_made:
+            yield one.priced, one.report.errors if one.fits else None
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -99,62 +91,105 @@ class Quantization(reports.VerbResult):
             "plans": self.rows,
         }
 
-    def _text(self) -> str:
-        parts = [_title(self), reports.columns_text(plan_table(self))]
-        parts += [part for part in (_kept_text(self.best), _frontier(self)) if part]
-        told = [f"{one.level.value}: {one.message}" for one in self.diagnostics]
-        return "\n\n".join([*parts, *told]) + "\n"
-
-
-def _title(found: Quantization) -> str:
-    report = found.best.report
-    batch = "" if report.model.batch is None else f", batch {report.model.batch:,}"
-    return f"{report.model.name}{batch} on {found.target.name}, {report.runtime}"
-
-
-def plan_table(found: Quantization) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each plan."""
-    rows: list[tuple[str, ...]] = [
-        (
-            *("plan", "time", "90 % interval", "against", "P(fastest)", "device alone"),
-            *("tables", "rest", "peak memory", "casts", "bound by"),
-        )
-    ]
-    base_us = found.original.report.time_us
-    for one, priced in zip(found.plans_made, found.plans, strict=True):
-        low_us, high_us = one.report.interval_us
-        alone_us = one.report.summary["device_only_us"]
-        peak = reports.format_bytes(one.report.memory_use.peak_bytes)
-        rows.append(
-            (
-                one.name,
-                reports.format_us(one.report.time_us),
-                f"{reports.format_us(low_us)} to {reports.format_us(high_us)}",
-                ""
-                if one is found.original
-                else reports.format_change(one.report.time_us / base_us - 1),
-                priced.chance,
-                "-" if alone_us is None else reports.format_us(alone_us),
-                reports.format_bytes(one.tables_bytes),
-                reports.format_bytes(one.rest_bytes),
-                peak if one.fits else f"{peak}, too much",
-                str(one.casts),
-                one.report.bound,
-            )
-        )
-    return rows
-
-
-def _kept_text(plan: PrecisionPlan) -> str:
-    """Say what has the type that it had, and why."""
-    lines: list[str] = []
-    for reason in dict.fromkeys(one.reason for one in plan.kept):
-        same = [
-            f"{one.name} ({one.dtype})" for one in plan.kept if one.reason == reason
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the plans, what is kept, and the frontier."""
+        best, report = self.best, self.best.report
+        batch = "" if report.model.batch is None else f", batch {report.model.batch:,}"
+        title = f"{report.model.name}{batch} on {self.target.name}, {report.runtime}"
+        change = report.time_us / self.original.report.time_us - 1
+        text = f"{reports.format_change(change)} against the original"
+        badges: list[pages.Badge] = [
+            (text, "good" if change < 0 else "bad"),
+            ("fits in memory", "good") if best.fits else ("does not fit", "bad"),
+            (f"bound by {report.bound}", ""),
         ]
+        answer = self.plans[0], f"Step of {best.name}:", badges
+        return [
+            charts.plan_heading(title, *answer),
+            charts.plan_bars(self.plans, "Time of a step under each plan"),
+            pages.table(map(self._cells, self.plans_made, self.plans), "Plans"),
+            pages.Drawn(self._pictures, [pages.Text("\n".join(_kept_lines(best)))]),
+            *self._frontier(),
+            pages.Remarks(
+                self.diagnostics, form="{0.level.value}: {0.message}", between="\n\n"
+            ),
+        ]
+
+    def _cells(self, one: PrecisionPlan, plan: reports.PricedPlan) -> dict[str, str]:
+        change = one.report.time_us / self.original.report.time_us - 1
+        peak = reports.format_bytes(one.report.memory_use.peak_bytes)
+        return {
+            "plan": one.name,
+            "time": reports.format_us(plan.time_us),
+            "90 % interval": plan.interval,
+            "against": "" if one is self.original else reports.format_change(change),
+            "P(fastest)": plan.chance,
+            "device alone": _alone(one.report.summary["device_only_us"]),
+            "tables": reports.format_bytes(one.tables_bytes),
+            "rest": reports.format_bytes(one.rest_bytes),
+            "peak memory": peak if one.fits else f"{peak}, too much",
+            "casts": str(one.casts),
+            "bound by": one.report.bound,
+        }
+
+    def _pictures(self) -> Iterator[pages.Part]:
+        """Draw time over memory, and list what is kept op by op."""
+        usable = self.target.device.memory.usable_bytes
+        chart = charts.time_and_memory(self.plans, usable)
+        yield from [] if chart is None else [chart]
+        kept = (
+            {"op": k.name, "type": k.dtype, "reason": k.reason} for k in self.best.kept
+        )
+        if self.best.kept:
+            yield pages.table(kept, "Kept as they are", search=True)
+
+    def _frontier(self) -> Iterator[pages.Part]:
+        """Yield the fastest plan of each loss, where losses are given."""
+        if not self.frontier or self.budget is None or self.loss is None:
+            return
+        x, y = zip(*((one.loss, one.time_us) for one in self.frontier), strict=True)
+        notes = [
+            f"loss {one.loss:g}: {reports.format_us(one.time_us)}, {one.quantized} "
+            "quantized"
+            for one in self.frontier
+        ]
+        ends, mine = ([self.budget] * 2, [min(y), max(y)]), self.best.report.time_us
+        series = [
+            pages.Series("fastest plan of each loss", x, y, drawn="steps"),
+            pages.Series("plans", x, y, notes=notes),
+            pages.Series("budget", *ends, drawn="dashes", color=-1),
+            pages.Series(self.best.name, [self.loss], [mine], color=1),
+        ]
+        axes = pages.Axis("loss"), pages.Axis("time of a step", "us")
+        text = "No plan of less loss is faster than the line."
+        rows = (
+            {
+                "loss": f"{one.loss:g}",
+                "time": reports.format_us(one.time_us),
+                "device alone": _alone(one.device_only_us),
+                "quantized": str(one.quantized),
+                "kept": str(one.kept),
+            }
+            for one in self.frontier
+        )
+        yield pages.Section(
+            f"Time against loss; the budget is {self.budget:g}, the plan loses "
+            f"{self.loss:g}",
+            [pages.Chart(*axes, series, text), pages.table(rows, "Frontier")],
+            titled=True,
+        )
+
+
+def _alone(device_us: float | None) -> str:
+    return "-" if device_us is None else reports.format_us(device_us)
+
+
+def _kept_lines(plan: PrecisionPlan) -> Iterator[str]:
+    for reason in dict.fromkeys(one.reason for one in plan.kept):
+        same = [f"{k.name} ({k.dtype})" for k in plan.kept if k.reason == reason]
         more = f", and {len(same) - _SHOWN} more" if len(same) > _SHOWN else ""
-        lines.append(f"Kept, {_REASONS[reason]}: {', '.join(same[:_SHOWN])}{more}")
-    return "\n".join(lines)
+        yield f"Kept, {_REASONS[reason]}: {', '.join(same[:_SHOWN])}{more}"
 
 
 _REASONS = {
@@ -164,35 +199,6 @@ _REASONS = {
     "unfit": "as their sizes, or what else reads them, do not allow the type",
     "not asked": "as no type is asked for them",
 }
-
-
-def frontier_table(points: Sequence[Frontier]) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each point of the frontier."""
-    rows: list[tuple[str, ...]] = [
-        ("loss", "time", "device alone", "quantized", "kept")
-    ]
-    for one in points:
-        alone_us = one.device_only_us
-        rows.append(
-            (
-                f"{one.loss:g}",
-                reports.format_us(one.time_us),
-                "-" if alone_us is None else reports.format_us(alone_us),
-                str(one.quantized),
-                str(one.kept),
-            )
-        )
-    return rows
-
-
-def _frontier(found: Quantization) -> str:
-    if not found.frontier:
-        return ""
-    head = (
-        f"Time against loss; the budget is {found.budget:g}, the plan loses "
-        f"{found.loss:g}"
-    )
-    return f"{head}\n{reports.columns_text(frontier_table(found.frontier))}"
 
 
 def _row(one: PrecisionPlan, said: reports.PricedPlan, original: PrecisionPlan) -> Json:

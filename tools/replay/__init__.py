@@ -9,10 +9,13 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.replay.kernel_prices import TracePrices, trace_prices
     from perfc.tools.replay.message_prices import collective_prices, with_waits
-    from perfc.tools.replay.page import replay_page
     from perfc.tools.replay.recorded_ops import trace_ops
     from perfc.tools.replay.replay import profile_seconds, replay_alone, replay_joint
-    from perfc.tools.replay.replay_report import replay_json, replay_text
+    from perfc.tools.replay.replay_report import (
+        replay_json,
+        replay_parts,
+        replay_title,
+    )
     from perfc.tools.replay.rescale import Method, Rescaling
     from perfc.tools.replay.rescale_report import rescale_json, rescale_text
     from perfc.tools.replay.step_times import MeasuredStep, measured_steps
@@ -27,8 +30,7 @@ else:
             "message_prices": ("collective_prices", "with_waits"),
             "recorded_ops": ("trace_ops",),
             "replay": ("profile_seconds", "replay_alone", "replay_joint"),
-            "page": ("replay_page",),
-            "replay_report": ("replay_json", "replay_text"),
+            "replay_report": ("replay_json", "replay_parts", "replay_title"),
             "rescale": ("Method", "Rescaling"),
             "rescale_report": ("rescale_json", "rescale_text"),
             "step_times": ("MeasuredStep", "measured_steps"),
@@ -53,8 +55,8 @@ __all__ = [
     "replay_alone",
     "replay_joint",
     "replay_json",
-    "replay_page",
-    "replay_text",
+    "replay_parts",
+    "replay_title",
     "rescale_json",
     "rescale_text",
     "target_of_trace",

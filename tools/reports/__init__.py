@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from perfc.tools.reports.priced_plan import (
         PricedPlan,
         plan_of,
-        with_probabilities,
     )
     from perfc.tools.reports.print_facts import print_analysis
     from perfc.tools.reports.ranks import bubble_s
@@ -39,7 +38,12 @@ if TYPE_CHECKING:
     from perfc.tools.reports.results import Results, detail_of, lone_id, node_id
     from perfc.tools.reports.sensitivity import Sensitivity, Slope
     from perfc.tools.reports.summary import LIMITS, device_limits, kernel_limit
-    from perfc.tools.reports.texts import RESULT_FORMATS, columns_text, format_result
+    from perfc.tools.reports.texts import (
+        RESULT_FORMATS,
+        columns_text,
+        format_parts,
+        format_result,
+    )
     from perfc.tools.reports.verb_result import VerbResult, format_json
 else:
     __getattr__ = door(
@@ -57,14 +61,19 @@ else:
                 "format_us",
             ),
             "page_head": ("answer", "basis", "breakdown", "cards", "report_head"),
-            "priced_plan": ("PricedPlan", "plan_of", "with_probabilities"),
+            "priced_plan": ("PricedPlan", "plan_of"),
             "print_facts": ("print_analysis",),
             "ranks": ("bubble_s",),
             "report": ("OUT_OF_MEMORY", "Report"),
             "results": ("Results", "detail_of", "lone_id", "node_id"),
             "sensitivity": ("Sensitivity", "Slope"),
             "summary": ("LIMITS", "device_limits", "kernel_limit"),
-            "texts": ("RESULT_FORMATS", "columns_text", "format_result"),
+            "texts": (
+                "RESULT_FORMATS",
+                "columns_text",
+                "format_parts",
+                "format_result",
+            ),
             "verb_result": ("VerbResult", "format_json"),
         },
     )
@@ -94,6 +103,7 @@ __all__ = [
     "format_bytes",
     "format_change",
     "format_json",
+    "format_parts",
     "format_percent",
     "format_quantity",
     "format_result",
@@ -106,5 +116,4 @@ __all__ = [
     "print_analysis",
     "report_head",
     "sort_key",
-    "with_probabilities",
 ]

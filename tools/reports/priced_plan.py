@@ -9,7 +9,7 @@ import attrs
 
 from perfc.ir.support import Json
 from perfc.passes.timing import TimeErrors, probabilities_best
-from perfc.tools.reports.numbers import format_percent
+from perfc.tools.reports.numbers import format_percent, format_us
 
 if TYPE_CHECKING:
     from perfc.tools.reports.report import Report
@@ -48,6 +48,13 @@ class PricedPlan:
         if self.probability_best is None:
             return "-"
         return format_percent(self.probability_best)
+
+    @property
+    def interval(self) -> str:
+        """The interval of its time, for a table; empty where nobody knows it."""
+        if self.time_us_p05 is None or self.time_us_p95 is None:
+            return ""
+        return f"{format_us(self.time_us_p05)} to {format_us(self.time_us_p95)}"
 
 
 def with_probabilities(

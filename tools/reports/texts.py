@@ -1,40 +1,47 @@
-"""Text that several verbs print."""
+"""The formats in which results of verbs are written."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import cast
 
-from perfc.tools.reports.verb_result import VerbResult
+from perfc.ir.support import printable
+from perfc.tools import pages
+from perfc.tools.pages import columns_text as columns_text  # noqa: PLC0414 - offered here, too
+from perfc.tools.reports.verb_result import Row, VerbResult
+
+RESULT_FORMATS = ("table", "json", "csv", "md", "html")
+"""Formats of results, by name."""
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of cells that a spreadsheet runs."""
 
 
-def columns_text(rows: Iterable[Sequence[str]]) -> str:
-    """Return left-aligned columns, the last one free."""
-    listed = [tuple(row) for row in rows]
-    if not listed:
-        return ""
-    widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
-    lines = [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        for row in listed
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+def format_result(result: VerbResult, form: str, title: str) -> str:
+    """Write a result in one of `RESULT_FORMATS`; pages have a title."""
+    if form == "table":
+        return str(result)
+    if form == "json":
+        return result.to_json()
+    if form == "csv":
+        return _csv(result.csv_rows)
+    return format_parts(result.parts, form, title)
 
 
-def _table(result: VerbResult, title: str) -> str:
-    return str(result)
+def format_parts(parts: Sequence[pages.Part], form: str, title: str) -> str:
+    """Write parts as `table`, `md` or `html`; pages have a title."""
+    if form == "html":
+        return pages.answer_page(title, parts)
+    if form == "md":
+        return printable(pages.markdown_of(parts)) + "\n"
+    return pages.text_of(parts) + "\n"
 
 
-def _json(result: VerbResult, title: str) -> str:
-    return result.to_json()
-
-
-def _csv(result: VerbResult, title: str) -> str:
-    """Return the rows, under a line with their keys."""
-    text, rows = io.StringIO(), result.rows
+def _csv(rows: Sequence[Row]) -> str:
+    """Return rows under a line with their keys."""
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if rows:
         writer.writerow(rows[0])
@@ -43,24 +50,8 @@ def _csv(result: VerbResult, title: str) -> str:
 
 
 def _plain(cell: object) -> object:
+    if isinstance(cell, str) and cell.startswith(_FORMULAS):
+        return f"'{cell}"
     if not isinstance(cell, list | tuple):
         return cell
     return " ".join(map(str, cast("Sequence[object]", cell)))
-
-
-def _md(result: VerbResult, title: str) -> str:
-    """Return the table as it is printed, under a heading."""
-    return f"# {title}\n\n```text\n{result!s}```\n"
-
-
-_FORMATS: Mapping[str, Callable[[VerbResult, str], str]] = MappingProxyType(
-    {"table": _table, "json": _json, "csv": _csv, "md": _md}
-)
-
-RESULT_FORMATS = (*_FORMATS, "html")
-"""Formats of results, by name; pages are written by `perfc.tools.charts`."""
-
-
-def format_result(result: VerbResult, form: str, title: str) -> str:
-    """Write a result in one of `RESULT_FORMATS` but `html`."""
-    return _FORMATS[form](result, title)

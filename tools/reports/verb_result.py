@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import abc
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
+import attrs
+
 from perfc.ir import Diagnostic, support
 from perfc.ir.support import Json, path_text, printable
+from perfc.tools import pages
 
 if TYPE_CHECKING:
+    from perfc.passes.timing import TimeErrors
+    from perfc.tools.pages import Part
     from perfc.tools.reports.priced_plan import PricedPlan
 
 Row: TypeAlias = Mapping[str, Any]
 
 
+@attrs.frozen(eq=False)
 class VerbResult(abc.ABC):
     """The result of a verb. A class of it is frozen, pickled, and its `repr` one line.
 
@@ -25,7 +32,6 @@ class VerbResult(abc.ABC):
 
     """
 
-    __slots__ = ()
     schema: ClassVar[str]
 
     @property
@@ -34,8 +40,19 @@ class VerbResult(abc.ABC):
         """The table: the same keys in each row, units in their names."""
 
     @property
-    def plans(self) -> Sequence[PricedPlan]:
+    def csv_rows(self) -> Sequence[Row]:
+        """The rows of a spreadsheet."""
+        return self.rows
+
+    @functools.cached_property
+    def plans(self) -> tuple[PricedPlan, ...]:
         """What a search ranked, the best first; empty of a verb without a search."""
+        from perfc.tools.reports.priced_plan import with_probabilities
+
+        priced = [*self._priced()]
+        return with_probabilities([one for one, _ in priced], [e for _, e in priced])
+
+    def _priced(self) -> Iterable[tuple[PricedPlan, TimeErrors | None]]:
         return ()
 
     @property
@@ -47,9 +64,14 @@ class VerbResult(abc.ABC):
     def _document(self) -> Json:
         """Return the document but for `schema` and `diagnostics`."""
 
-    @abc.abstractmethod
+    @property
+    def parts(self) -> Sequence[Part]:
+        """What there is to say to people, in all formats but JSON and CSV."""
+        return [pages.Preformatted(self._text().rstrip("\n"))]
+
     def _text(self) -> str:
-        """Return the table that the command line prints."""
+        """Return the answer as the command line prints it."""
+        return pages.text_of(self.parts) + "\n"
 
     def to_dict(self) -> Json:
         """Return the document: data of its own, as JSON has it, keys sorted."""

@@ -9,7 +9,6 @@ from perfc.door import door
 if TYPE_CHECKING:
     from perfc.tools.sharding.costs import COSTS
     from perfc.tools.sharding.model import ShardModel, world_of
-    from perfc.tools.sharding.page import shard_page
     from perfc.tools.sharding.report import Sharding
     from perfc.tools.sharding.search import PlanSearch
     from perfc.tools.sharding.sharding import shard
@@ -19,7 +18,6 @@ else:
         {
             "costs": ("COSTS",),
             "model": ("ShardModel", "world_of"),
-            "page": ("shard_page",),
             "report": ("Sharding",),
             "search": ("PlanSearch",),
             "sharding": ("shard",),
@@ -32,6 +30,5 @@ __all__ = [
     "ShardModel",
     "Sharding",
     "shard",
-    "shard_page",
     "world_of",
 ]

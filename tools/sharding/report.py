@@ -15,17 +15,9 @@ from perfc.costmodels.kernels import Floats
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, brief
 from perfc.passes import HBM
+from perfc.passes.timing import TimeErrors
 from perfc.planning.plans import plan_text, ranking
-from perfc.tools.reports import (
-    PricedPlan,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_change,
-    format_share,
-    format_us,
-    with_probabilities,
-)
+from perfc.tools import charts, pages, reports
 from perfc.tools.sharding.model import ShardModel
 from perfc.tools.sharding.search import LOOKUPS, PlanSearch, RankedPlan
 
@@ -36,12 +28,15 @@ _LEAST_S = 1e-7
 _RANKS = 32
 """Ranks that are shown one by one; of more the busiest."""
 
+_PICTURED = 3
+"""Plans whose ranks a page shows: the best ones."""
+
 _JSON_NAMES: Mapping[str, str] = {LOOKUPS: "look-ups and updates"}
 """How `perfc.shard/1` spells what takes time, where the text has another word now."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class Sharding(VerbResult):
+class Sharding(reports.VerbResult):
     """Plans of a model, the best first, and how they were found.
 
     Attributes:
@@ -72,18 +67,10 @@ class Sharding(VerbResult):
     @property
     def rows(self) -> list[Json]:
         """What there is to say of each plan."""
-        found = zip(self.ranked, self.plans, strict=True)
-        return [_row(one, priced) for one, priced in found]
+        return [*map(_row, self.ranked, self.plans)]
 
-    @property
-    def plans(self) -> tuple[PricedPlan, ...]:
-        """What all verbs say of the plans."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
-        priced = [one.priced for one in self.ranked]
-        return with_probabilities(priced, [one.errors for one in self.ranked])
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        yield from ((one.priced, one.errors) for one in self.ranked)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -95,7 +82,7 @@ class Sharding(VerbResult):
     def _document(self) -> Json:
         model, host_room = self.model, float(self.room_bytes[1])
         return {
-            "model": name_of(self),
+            "model": model.forward.name,
             "target": model.target.name,
             "ranks": model.world.ranks,
             "ranks_per_node": model.world.per_node,
@@ -110,56 +97,63 @@ class Sharding(VerbResult):
             "plans": self.rows,
         }
 
-    def _text(self) -> str:
-        """Return the ranking, why the best is what it is, and the load of each rank."""
-        best = self.best
-        ranking = columns_text(ranking_lines(self))
-        model = self.model
-        step = "training step" if model.request.mode == "training" else "inference"
-        size = sum(table.bytes for table in model.tables)
-        title = (
-            f"{name_of(self)}: {step} of {model.samples:,} samples on each of "
-            f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
-            f"tables of {format_bytes(size)}."
-        )
-        parts = [f"{title}\n{rooms(self)}", ranking, *reasons(self)]
-        parts.append(f"Load of the ranks under {best.name}")
-        marked = zip(load_lines(best), _marks(best), strict=True)
-        parts[-1] += "\n" + columns_text((*line, mark) for line, mark in marked)
-        return "\n\n".join(parts) + "\n"
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the plans, why the best is what it is, and its ranks."""
+        best, plan = self.best, self.plans[0]
+        badges: list[pages.Badge] = [
+            ("fits in memory", "good") if best.fits else ("does not fit", "bad"),
+            (f"fastest with {plan.chance} probability", ""),
+        ]
+        if not plan.interval:
+            badges.append(("by the compact model of the search", ""))
+        answer = plan, f"Step under {best.name}, the fastest plan:", badges
+        load = pages.table(_load(best, marked=True), "Load")
+        title = f"Load of the ranks under {best.name}"
+        return [
+            charts.plan_heading(_title(self), *answer),
+            charts.plan_bars(self.plans, "Time of a step under each plan"),
+            pages.table(_ranking(self), "Plans"),
+            *map(pages.Text, _reasons(self)),
+            pages.Drawn(
+                functools.partial(_pictures, self),
+                [pages.Section(title, [load], titled=True)],
+            ),
+            pages.Remarks(self.diagnostics),
+        ]
 
 
-def rooms(found: Sharding) -> str:
-    """Say what tables may take of device memory and of host memory."""
-    room = f"Tables may take {format_bytes(float(found.room_bytes[0]))} of a rank"
+def _title(found: Sharding) -> str:
+    """Say what was asked, and what tables may take of a rank's memories."""
+    model = found.model
+    step = "training step" if model.request.mode == "training" else "inference"
+    size = _size(sum(table.bytes for table in model.tables))
+    text = (
+        f"{model.forward.name}: {step} of {model.samples:,} samples on each of "
+        f"{model.world.ranks} ranks of {model.target.name}; {len(model.tables):,} "
+        f"tables of {size}.\nTables may take {_size(found.room_bytes[0])} of a rank"
+    )
     if found.dense_bytes is not None:
-        whole = found.model.target.device.memory.usable_bytes
-        rest = format_bytes(found.dense_bytes)
-        room += f": {format_bytes(whole)} less {rest} for the rest of the step"
-    return f"{room}.{_host_room(found)}"
-
-
-def _host_room(found: Sharding) -> str:
-    """Say what host memory tables may take, if any may lie there."""
+        whole = _size(model.target.device.memory.usable_bytes)
+        text += f": {whole} less {_size(found.dense_bytes)} for the rest of the step"
     allowed = found.request.tiers.names != (HBM,)
     if not allowed and not any(one.host_bytes.any() for one in found.ranked):
-        return ""
+        return f"{text}."
     room = float(found.room_bytes[1])
     if room < np.inf:
-        return f"\nThey may take {format_bytes(room)} of host memory for each rank."
+        return f"{text}.\nThey may take {_size(room)} of host memory for each rank."
     return (
-        "\nHost memory is not limited: no sheet says how much there is; "
+        f"{text}.\nHost memory is not limited: no sheet says how much there is; "
         "--host-memory SIZE does."
     )
 
 
-def name_of(found: Sharding) -> str:
-    """Return the name of the model."""
-    return found.model.forward.name
+def _size(amount: float) -> str:
+    return reports.format_bytes(float(amount))
 
 
 def _us(seconds: float) -> str:
-    return format_us(float(seconds) * US)
+    return reports.format_us(float(seconds) * US)
 
 
 def _range(seconds: NDArray[np.float64]) -> str:
@@ -168,37 +162,27 @@ def _range(seconds: NDArray[np.float64]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def ranking_lines(found: Sharding) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each plan."""
-    rows: list[tuple[str, ...]] = [
-        (
-            *("plan", "step", "", "P(fastest)", "samples/s"),
-            *("last rank", "decides", "fullest", "tables"),
-        )
-    ]
+def _ranking(found: Sharding) -> Iterator[dict[str, str]]:
     best_s = found.best.step_s
     samples = found.model.samples * found.model.world.ranks
     for one, priced in zip(found.ranked, found.plans, strict=True):
-        more = one.step_s / best_s - 1
-        fullest = format_bytes(float(one.device_bytes.max()))
-        rows.append(
-            (
-                one.name,
-                f"{'' if one.report else '~'}{format_us(one.step_s * US)}",
-                "" if one is found.best else format_change(more),
-                priced.chance,
-                f"{samples / one.step_s:,.0f}",
-                "-" if one.loads is None or one.last is None else str(one.last),
-                one.decides if one.loads is not None else "-",
-                fullest + ("" if one.fits else ", too much"),
-                kinds_of(one),
-            )
-        )
-    return rows
+        more = reports.format_change(one.step_s / best_s - 1)
+        no_last = one.loads is None or one.last is None
+        much = "" if one.fits else ", too much"
+        yield {
+            "plan": one.name,
+            "step": f"{'' if one.report else '~'}{_us(one.step_s)}",
+            "": "" if one is found.best else more,
+            "P(fastest)": priced.chance,
+            "samples/s": f"{samples / one.step_s:,.0f}",
+            "last rank": "-" if no_last else str(one.last),
+            "decides": one.decides if one.loads is not None else "-",
+            "fullest": _size(one.device_bytes.max()) + much,
+            "tables": _kinds(one),
+        }
 
 
-def kinds_of(plan: RankedPlan) -> str:
-    """Say how many tables go which way."""
+def _kinds(plan: RankedPlan) -> str:
     kinds = [
         one.kind if one.tier in ("", HBM) else f"{one.kind} {one.tier}"
         for one in plan.plan.values()
@@ -206,22 +190,21 @@ def kinds_of(plan: RankedPlan) -> str:
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
 
 
-def reasons(found: Sharding) -> list[str]:
+def _reasons(found: Sharding) -> Iterator[str]:
     """Say why the best plan is what it is, and what prices are of."""
-    best, lines = found.best, list[str]()
+    best = found.best
     if best.loads is not None:
-        lines.append(reason(best))
+        yield _reason(best)
     if best.host_bytes.any():
-        lines.append(on_host(best))
+        yield _on_host(best)
     if any(one.report is None for one in found.ranked):
-        lines.append(
+        yield (
             "~ is the compact model that the search goes by; without it, the whole "
             "pipeline, all ranks together."
         )
-    return lines
 
 
-def on_host(plan: RankedPlan) -> str:
+def _on_host(plan: RankedPlan) -> str:
     """Say which tables lie in host memory."""
     by_tier: dict[str, list[str]] = {}
     for name, tier in plan.tiers.items():
@@ -231,12 +214,12 @@ def on_host(plan: RankedPlan) -> str:
     return f"Tables in host memory under {plan.name}: {listed}."
 
 
-def reason(plan: RankedPlan) -> str:
+def _reason(plan: RankedPlan) -> str:
     """Say which rank is last, what decides the step, and what slack others have."""
     whole = plan.cost_s or 0.0
     shares = ", ".join(
-        f"{name} {format_us(max(seconds, 0.0) * US)} "
-        f"({format_share(max(seconds, 0.0), whole)})"
+        f"{name} {_us(max(seconds, 0.0))} "
+        f"({reports.format_share(max(seconds, 0.0), whole)})"
         for name, seconds in plan.exposed_s.items()
     )
     slack_s = plan.slack_s
@@ -247,58 +230,87 @@ def reason(plan: RankedPlan) -> str:
         who = f"Rank {plan.last} is last; the others have {_range(others)} of slack"
     bound = plan.report.summary["bound"] if plan.report else ""
     host = "; the host's launches bound it" if bound == "host" else ""
-    step = f"The step, {format_us(whole * US)} by the cost searched by"
-    return f"{who}.\n{step}: {shares}{host}."
+    return f"{who}.\nThe step, {_us(whole)} by the cost searched by: {shares}{host}."
 
 
-def load_lines(plan: RankedPlan) -> list[tuple[str, ...]]:
-    """Return a heading, and a row for each rank that is shown."""
-    host = ("host memory",) if plan.host_bytes.any() else ()
-    rows: list[tuple[str, ...]] = [
-        ("rank", "parts", "lookups", "updates", "slack", "memory", *host)
-    ]
-    lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
-    slack_s = plan.slack_s
-    rows += [
-        (
-            str(rank),
-            str(plan.parts_of_ranks[rank]),
-            _us(lookup_s[rank]),
-            _us(update_s[rank]),
-            _us(slack_s[rank]),
-            format_bytes(float(plan.device_bytes[rank])),
-            *(format_bytes(float(plan.host_bytes[rank])) for _ in host),
-        )
-        for rank in shown_ranks(plan)
-    ]
-    if (rest := len(lookup_s) - _RANKS) > 0:
-        rows.append((f"{rest} more", *[""] * (len(rows[0]) - 1)))
-    return rows
-
-
-def _marks(plan: RankedPlan) -> Iterator[str]:
-    """Yield a bar of lookups and updates for each of `load_lines`."""
+def _load(plan: RankedPlan, *, marked: bool = False) -> Iterator[dict[str, str]]:
+    """Yield a row for each rank that is shown; marks are bars of letters."""
     lookup_s, update_s = plan.seconds("lookup_s"), plan.seconds("update_s")
     longest = max(float((lookup_s + update_s).max()), _LEAST_S)
-    yield ""
-    for rank in shown_ranks(plan):
-        mark = "█" * round(_BAR * float(lookup_s[rank]) / longest)
-        mark += "░" * round(_BAR * float(update_s[rank]) / longest)
-        yield mark + ("  last" if rank == plan.last else "")
-    if len(lookup_s) > _RANKS:
-        yield ""
+    row: dict[str, str] = {}
+    for rank in _shown_ranks(plan):
+        row = {
+            "rank": str(rank),
+            "parts": str(plan.parts_of_ranks[rank]),
+            "lookups": _us(lookup_s[rank]),
+            "updates": _us(update_s[rank]),
+            "slack": _us(plan.slack_s[rank]),
+            "memory": _size(plan.device_bytes[rank]),
+        }
+        if plan.host_bytes.any():
+            row["host memory"] = _size(plan.host_bytes[rank])
+        if marked:
+            row[""] = "█" * round(_BAR * float(lookup_s[rank]) / longest)
+            row[""] += "░" * round(_BAR * float(update_s[rank]) / longest)
+            row[""] += "  last" if rank == plan.last else ""
+        yield row
+    if (rest := len(lookup_s) - _RANKS) > 0:
+        yield {**dict.fromkeys(row, ""), "rank": f"{rest} more"}
 
 
-def shown_ranks(plan: RankedPlan) -> Sequence[int]:
+def _shown_ranks(plan: RankedPlan) -> Sequence[int]:
     """Return the ranks to show: all, or those with the most to do."""
     seconds = plan.seconds("lookup_s") + plan.seconds("update_s")
     return sorted(ranking(-seconds)[:_RANKS])
 
 
-def _row(one: RankedPlan, said: PricedPlan) -> Json:
+def _pictures(found: Sharding) -> Iterator[pages.Part]:
+    """Draw the ranks of the best plans, and list where each table goes."""
+    pictured = [one for one in found.ranked if one.loads is not None][:_PICTURED]
+    for number, one in enumerate(pictured):
+        loads = pages.table(_load(one), f"Load of the ranks under {one.name}")
+        on_host = [pages.Text(_on_host(one))] if one.host_bytes.any() else []
+        below = [*_bars(one), *on_host, loads]
+        folded = number > 0 or None
+        yield pages.Section(f"Ranks under {one.name}", below, folded=folded)
+    best = found.best
+    rows = (
+        {
+            "table": table.name,
+            "size": _size(table.bytes),
+            "sharding": best.plan[table.name].kind,
+            "ranks or nodes": ", ".join(map(str, best.plan[table.name].places))
+            or "all",
+            "memory": best.tiers[table.name],
+        }
+        for table in best.model.tables
+    )
+    yield pages.table(rows, f"Tables under {best.name}", search=True)
+
+
+def _bars(one: RankedPlan) -> Iterator[pages.Section]:
+    """Yield seconds and bytes of each rank that is shown."""
+    update_s, room = one.seconds("update_s"), float(one.room_bytes[0])
+    whole_s, held = one.seconds("lookup_s") + update_s, one.device_bytes
+    times: list[pages.Bar] = []
+    sizes: list[pages.Bar] = []
+    for r in _shown_ranks(one):
+        name = f"rank {r}" + (", last" if r == one.last else "")
+        texts = _us(whole_s[r]), _us(update_s[r])
+        times.append(pages.Bar(name, whole_s[r], *texts, "kernel"))
+        share = reports.format_percent(held[r] / room) if room else ""
+        sizes.append(pages.Bar(name, held[r], _size(held[r]), share, "memory"))
+    heads = ("rank", "", "time", "updates"), ("rank", "", "memory", "of its room")
+    time = pages.Bars(times, "Time of each rank", heads[0])
+    size = pages.Bars(sizes, "Memory of each rank", heads[1])
+    yield pages.Section("Lookups and updates", [time], level=3)
+    yield pages.Section("Memory that tables take", [size], level=3)
+
+
+def _row(one: RankedPlan, said: reports.PricedPlan) -> Json:
     listed = plan_text(one.plan, one.model.tables, one.model.world)
-    priced = one.loads is not None
-    report = one.report
+    priced, report = one.loads is not None, one.report
+    exposed_s: Mapping[str, float] = one.exposed_s if priced else {}
     return {
         **said.to_dict(),
         "step_us": one.step_s * US,
@@ -308,9 +320,7 @@ def _row(one: RankedPlan, said: PricedPlan) -> Json:
         "fits": one.fits,
         "last_rank": one.last if priced else None,
         "decides": _json_name(one.decides) if priced else None,
-        "exposed_us": {_json_name(kind): s * US for kind, s in one.exposed_s.items()}
-        if priced
-        else None,
+        "exposed_us": {_json_name(k): s * US for k, s in exposed_s.items()} or None,
         "ranks": _ranks_json(one) if priced else None,
         "tiers": one.tiers,
         "plan": json.loads(listed),

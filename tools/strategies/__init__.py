@@ -8,7 +8,6 @@ from perfc.door import door
 
 if TYPE_CHECKING:
     from perfc.tools.strategies.models import StrategyModels
-    from perfc.tools.strategies.page import strategies_page
     from perfc.tools.strategies.parallel import MadMaxComparison
     from perfc.tools.strategies.question import Question
     from perfc.tools.strategies.report import Comparison
@@ -18,7 +17,6 @@ else:
         __name__,
         {
             "models": ("StrategyModels",),
-            "page": ("strategies_page",),
             "parallel": ("MadMaxComparison",),
             "question": ("Question",),
             "report": ("Comparison",),
@@ -32,5 +30,4 @@ __all__ = [
     "Question",
     "StrategyModels",
     "compare",
-    "strategies_page",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import attrs
@@ -12,7 +12,8 @@ from perfc.frontends.reference import MadMaxStep
 from perfc.ir import Diagnostic
 from perfc.ir.support import brief
 from perfc.passes.timing import TimeConstants, link_graphs, solve
-from perfc.tools.reports import PricedPlan, VerbResult, columns_text, format_bytes
+from perfc.tools import charts, pages
+from perfc.tools.reports import PricedPlan, VerbResult, format_bytes
 
 _FREE = TimeConstants(stream_gap_s=0.0, graph_gap_s=0.0, launch_latency_s=0.0)
 """Times between tasks: none, for there is no host."""
@@ -21,11 +22,6 @@ _COMPUTE: tuple[str, ...] = ("gemm", "emb")
 _COLLECTIVES: tuple[str, ...] = (
     *("all_to_all", "all_reduce"),
     *("all_gather", "reduce_scatter"),
-)
-
-_HEADER = (
-    *("strategy", "step", "samples/s", "computes", "communicates", "exposed"),
-    "weights",
 )
 
 
@@ -115,13 +111,13 @@ class MadMaxComparison(VerbResult):
         """What there is to say of each strategy."""
         return [one.as_json() for one in self.outcomes]
 
-    @property
-    def plans(self) -> tuple[PricedPlan, ...]:
-        """What all verbs say of the strategies; the rules tell a time alone."""
-        return tuple(
-            PricedPlan(name=str(one.step.strategy), time_us=one.step_s * 1e6)
-            for one in self.outcomes
-        )
+    def _priced(self) -> Iterator[tuple[PricedPlan, None]]:
+        """Yield the strategies; the rules tell a time alone."""
+        for one in self.outcomes:
+            yield (
+                PricedPlan(name=str(one.step.strategy), time_us=one.step_s * 1e6),
+                None,
+            )
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -141,27 +137,32 @@ class MadMaxComparison(VerbResult):
             "strategies": self.rows,
         }
 
-    def _text(self) -> str:
-        step = self.outcomes[0].step
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, and the strategies."""
+        step, best = self.outcomes[0].step, self.plans[0]
         mode = "training step" if step.training else "inference"
         title = (
             f"{step.model.name}: {mode} of {step.batch:,} samples on {step.ranks:,} "
             f"{step.system.gpu} ({step.system.name}), by the rules of MAD-Max"
         )
-        rows = [_HEADER, *map(_row, self.outcomes)]
-        return f"{title}\n\n{columns_text(rows)}\n"
+        return [
+            charts.plan_heading(title, best, f"Step with {best.name}:"),
+            charts.plan_bars(self.plans, "Time of a step with each plan"),
+            pages.table(map(_row, self.outcomes), "Plans"),
+        ]
 
 
-def _row(one: Outcome) -> tuple[str, ...]:
+def _row(one: Outcome) -> dict[str, str]:
     computes_s = math.fsum(one.seconds[name] for name in _COMPUTE)
     sends_s = math.fsum(one.seconds[name] for name in _COLLECTIVES)
     weights = format_bytes(one.weight_bytes)
-    return (
-        str(one.step.strategy),
-        f"{one.step_s * 1e3:,.2f} ms",
-        f"{one.samples_per_s:,.0f}",
-        f"{computes_s * 1e3:,.2f} ms",
-        f"{sends_s * 1e3:,.2f} ms",
-        f"{one.exposed_s * 1e3:,.2f} ms",
-        weights if one.fits else f"{weights}, too much",
-    )
+    return {
+        "strategy": str(one.step.strategy),
+        "step": f"{one.step_s * 1e3:,.2f} ms",
+        "samples/s": f"{one.samples_per_s:,.0f}",
+        "computes": f"{computes_s * 1e3:,.2f} ms",
+        "communicates": f"{sends_s * 1e3:,.2f} ms",
+        "exposed": f"{one.exposed_s * 1e3:,.2f} ms",
+        "weights": weights if one.fits else f"{weights}, too much",
+    }

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import attrs
 
 from perfc.ir import Diagnostic
 from perfc.ir.support import US, Json, brief
 from perfc.passes.pipeline_spec import format_pipeline
+from perfc.passes.timing import TimeErrors
 from perfc.planning.strategies import Findings, Left, Refused, Strategy, StrategyPrice
-from perfc.tools.reports import (
-    PricedPlan,
-    VerbResult,
-    columns_text,
-    format_bytes,
-    format_percent,
-    format_quantity,
-    format_us,
-    with_probabilities,
-)
+from perfc.tools import charts, pages, reports
 from perfc.tools.strategies.pricer import Pricer
 from perfc.tools.strategies.question import Question
 
@@ -38,7 +29,7 @@ _REASONS = 8
 
 
 @attrs.frozen(eq=False)
-class Comparison(VerbResult):
+class Comparison(reports.VerbResult):
     """What was asked, and found.
 
     Attributes:
@@ -63,16 +54,9 @@ class Comparison(VerbResult):
         """What there is to say of each strategy that was priced."""
         return [_row(self, price) for price in self.findings.ranked]
 
-    @property
-    def plans(self) -> tuple[PricedPlan, ...]:
-        """What all verbs say of the strategies."""
-        return self._plans
-
-    @functools.cached_property
-    def _plans(self) -> tuple[PricedPlan, ...]:
-        ranked = self.findings.ranked
-        errors = [None if one.missing_bytes else one.errors for one in ranked]
-        return with_probabilities([*map(_priced_plan, ranked)], errors)
+    def _priced(self) -> Iterator[tuple[reports.PricedPlan, TimeErrors | None]]:
+        for one in self.findings.ranked:
+            yield _priced_plan(one), None if one.missing_bytes else one.errors
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
@@ -144,27 +128,87 @@ class Comparison(VerbResult):
         if not fewest:
             return ""
         (count,) = self.question.ranks
-        rate = format_quantity(fewest["samples_per_s_per_gpu"], "").strip()
+        time = reports.format_us(fewest["within_us"])
         return (
-            f"The fewest GPUs that end a step within {format_us(fewest['within_us'])}: "
-            f"{count:,}, {rate} samples/s a GPU."
+            f"The fewest GPUs that end a step within {time}: {count:,}, "
+            f"{_rate(fewest['samples_per_s_per_gpu'])} samples/s a GPU."
         )
 
-    def _text(self) -> str:
-        """Return a table, what is not in it and why, and how to look closer."""
-        found = self.findings
-        parts = [_title(self), self.within_text, *_tables(self)]
-        parts += [_listing("Not priced", not_priced(self, found.left))]
-        parts += [_listing("Cannot be", cannot_be(found.refused))]
+    @property
+    def parts(self) -> list[pages.Part]:
+        """What was asked, the strategies, what is not among them and why, the best."""
+        found, limit = self.findings, reports.format_bytes(self.pricer.limit_bytes)
+        both = [*zip(found.ranked, self.plans, strict=True)]
+        fitting = [each for each in both if not each[0].missing_bytes]
+        others = [each for each in both if each[0].missing_bytes]
+        fits = pages.table(_table(self, fitting), "Strategies", search=True)
+        apart = pages.table(_table(self, others, missing=True), "Others", search=True)
+        nothing = "" if fitting or not others else f"Nothing fits in {limit} of memory"
+        parts: list[pages.Part] = [
+            self._heading(limit),
+            pages.Text(self.within_text),
+            pages.Drawn(self._pictures),
+            fits if fitting else pages.Text(nothing and f"{nothing} of a GPU."),
+        ]
+        if others:
+            title = f"Too much for {limit}, by"
+            parts.append(pages.Section(title, [apart], titled=True))
+        parts += _listing("Not priced", _not_priced(self, found.left))
+        parts += _listing("Cannot be", _cannot_be(found.refused))
         if found.best is not None:
-            parts.append(f"The first in full:\n  {self.command(found.best.strategy)}")
+            command = pages.Preformatted(f"  {self.command(found.best.strategy)}")
+            parts.append(pages.Section("The first in full:", [command], titled=True))
         if found.interrupted:
-            parts.append("Interrupted: this is what has been priced so far.")
-        return "\n\n".join(part for part in parts if part) + "\n"
+            text = "Interrupted: this is what has been priced so far."
+            parts.append(pages.Text(text))
+        return [*parts, pages.Remarks(self.diagnostics)]
+
+    def _heading(self, limit: str) -> pages.Heading:
+        asked, best = self.question, self.findings.best
+        request, sizes = asked.request, " or ".join(f"{n:,}" for n in asked.ranks)
+        what = "training step" if request.mode == "training" else "inference"
+        samples = "" if request.batch is None else f" of {request.batch:,} samples"
+        gpus = "GPU" if asked.ranks == (1,) else "GPUs"
+        title = _wrapped(
+            f"{self.pricer.models.program.name}: {what}{samples} on {sizes} {gpus} of "
+            f"{asked.target.name}, {request.dtype}, {request.runtime}, by "
+            f"{asked.objective.name}",
+            ("", "  "),
+        )
+        badges: list[pages.Badge] = []
+        if self.findings.interrupted:
+            badges.append(("interrupted: not all is priced", "bad"))
+        if best is None:
+            badges.append((f"nothing fits in {limit} of a GPU", "bad"))
+            first, *others = title.splitlines()
+            return pages.Heading(first, others, badges=badges)
+        plan = self.plans[self.findings.ranked.index(best)]
+        facts: list[pages.Badge] = [
+            (f"{_rate(best.samples_per_s)} samples/s", ""),
+            (f"bound by {best.bound}", ""),
+            (f"fastest with {plan.chance} probability", ""),
+        ]
+        answer = plan, f"Step with {best.strategy}:", [*facts, *badges]
+        return charts.plan_heading(title, *answer)
+
+    def _pictures(self) -> Iterator[pages.Part]:
+        """Draw times, the parts of the step of the best, its stages, and memory."""
+        fit = zip(self.plans, self.findings.ranked, strict=True)
+        plans = [plan for plan, price in fit if not price.missing_bytes]
+        if plans:
+            yield charts.plan_bars(plans, "Time of a step with each strategy")
+        best = self.findings.best
+        if best is not None:
+            name = f"The step with {best.strategy}, by what limits it"
+            yield pages.Bars([*_bars(best)], name)
+            if best.strategy.stages > 1:
+                yield charts.stage_timeline(self.pricer.report(best.strategy))
+        chart = charts.time_and_memory(self.plans, self.pricer.limit_bytes)
+        yield from [] if chart is None else [chart]
 
 
-def _priced_plan(price: StrategyPrice) -> PricedPlan:
-    return PricedPlan(
+def _priced_plan(price: StrategyPrice) -> reports.PricedPlan:
+    return reports.PricedPlan(
         name=str(price.strategy),
         time_us=price.step_s * US,
         time_us_p05=price.low_s * US,
@@ -211,106 +255,88 @@ def _left_json(left: Left) -> Json:
     }
 
 
-def _title(compared: Comparison) -> str:
-    asked = compared.question
-    what = "training step" if asked.request.mode == "training" else "inference"
-    sizes = " or ".join(f"{count:,}" for count in asked.ranks)
-    gpus = "GPU" if asked.ranks == (1,) else "GPUs"
-    samples = (
-        "" if asked.request.batch is None else f" of {asked.request.batch:,} samples"
-    )
-    name = compared.pricer.models.program.name
-    head = (
-        f"{name}: {what}{samples} on {sizes} {gpus} of {asked.target.name}, "
-        f"{asked.request.dtype}, {asked.request.runtime}, by {asked.objective.name}"
-    )
-    return textwrap.fill(head, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _tables(compared: Comparison) -> Iterator[str]:
-    """Yield the table of strategies that fit, and that of the others."""
-    fitting, others = strategy_tables(compared)
-    limit = format_bytes(compared.pricer.limit_bytes)
-    if fitting:
-        yield columns_text(fitting)
-    elif others:
-        yield f"Nothing fits in {limit} of memory of a GPU."
-    if others:
-        yield f"Too much for {limit}, by\n{columns_text(others)}"
-
-
-Lines: TypeAlias = Sequence[tuple[str, ...]]
-
-
-def strategy_tables(compared: Comparison) -> tuple[Lines, Lines]:
-    """Return the table of strategies that fit, and that of the others, with headings.
-
-    A table without strategies is empty.
-    """
-    both = [*zip(compared.findings.ranked, compared.plans, strict=True)]
-    fitting = [each for each in both if not each[0].missing_bytes]
-    others = [each for each in both if each[0].missing_bytes]
-    return _table(compared, fitting), _table(compared, others, missing=True)
-
-
 def _table(
     compared: Comparison,
-    prices: Sequence[tuple[StrategyPrice, PricedPlan]],
+    prices: Sequence[tuple[StrategyPrice, reports.PricedPlan]],
     *,
     missing: bool = False,
-) -> Lines:
+) -> Iterator[dict[str, str]]:
     several = len(compared.question.ranks) > 1
     stages = any(price.strategy.stages > 1 for price, _ in prices)
     usd = compared.question.usd_per_hour
-    rows: list[tuple[str, ...]] = []
     for price, plan in prices:
+        bubble = "-" if price.strategy.stages == 1 else _share(price, price.bubble_s)
         cells = {
-            "missing": format_bytes(price.missing_bytes) if missing else None,
+            "missing": reports.format_bytes(price.missing_bytes) if missing else None,
             "strategy": str(price.strategy),
             "GPUs": f"{price.strategy.ranks:,}" if several else None,
-            "step": format_us(price.step_s * US),
-            "90 % interval": _interval(price),
+            "step": _time(price.step_s),
+            "90 % interval": plan.interval,
             "P(fastest)": None if missing else plan.chance,
-            "samples/s": format_quantity(price.samples_per_s, "").strip(),
+            "samples/s": _rate(price.samples_per_s),
             "$/M": None if usd is None else f"{price.usd_per_million(usd):,.4g}",
-            "memory": format_bytes(price.peak_bytes),
-            "exposed": format_us(price.exposed_s * US),
-            "bubble": _bubble(price) if stages else None,
+            "memory": reports.format_bytes(price.peak_bytes),
+            "exposed": _time(price.exposed_s),
+            "bubble": bubble if stages else None,
             "bound by": price.bound,
         }
-        shown = {name: cell for name, cell in cells.items() if cell is not None}
-        rows = rows or [tuple(shown)]
-        rows.append(tuple(shown.values()))
-    return rows
+        yield {name: cell for name, cell in cells.items() if cell is not None}
 
 
-def _interval(price: StrategyPrice) -> str:
-    return f"{format_us(price.low_s * US)} to {format_us(price.high_s * US)}"
+_KINDS = {
+    "host": "host",
+    "memory": "memory",
+    "network": "comm",
+    "compute": "kernel",
+    "of it exposed communication": "comm",
+}
 
 
-def _bubble(price: StrategyPrice) -> str:
-    if price.strategy.stages == 1:
-        return "-"
-    return format_percent(price.bubble_s / price.step_s)
+def _bars(best: StrategyPrice) -> Iterator[pages.Bar]:
+    """Yield the parts of the step: its bubble, and what limits the rest."""
+    left_s = best.step_s - best.bubble_s
+    parts_s = {name: share * left_s for name, share in best.shares.items()}
+    parts_s |= {"bubble": best.bubble_s, "of it exposed communication": best.exposed_s}
+    for name, part_s in parts_s.items():
+        if part_s:
+            texts, kind = (
+                (_time(part_s), _share(best, part_s)),
+                _KINDS.get(name, "idle"),
+            )
+            yield pages.Bar(name, part_s, *texts, kind)
 
 
-def _listing(title: str, lines: Iterator[str]) -> str:
-    listed = "\n".join(map(_wrapped, lines))
-    return f"{title}\n{listed}" if listed else ""
+def _time(seconds: float) -> str:
+    return reports.format_us(seconds * US)
 
 
-def _wrapped(line: str) -> str:
+def _rate(per_s: float) -> str:
+    return reports.format_quantity(per_s, "").strip()
+
+
+def _share(price: StrategyPrice, seconds: float) -> str:
+    return reports.format_percent(seconds / price.step_s)
+
+
+def _listing(title: str, lines: Iterator[str]) -> Iterator[pages.Part]:
+    listed = "\n".join(_wrapped(line, ("  ", "    ")) for line in lines)
+    if listed:
+        below = [pages.Preformatted(listed)]
+        yield pages.Section(title, below, folded=True, titled=True)
+
+
+def _wrapped(line: str, indents: tuple[str, str]) -> str:
     return textwrap.fill(
         line,
         _WIDTH,
-        initial_indent="  ",
-        subsequent_indent="    ",
+        initial_indent=indents[0],
+        subsequent_indent=indents[1],
         break_on_hyphens=False,
         break_long_words=False,
     )
 
 
-def not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
+def _not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
     """Say why strategies are left out, each reason once, and the closest of them."""
     limit = compared.pricer.limit_bytes
     for reason in dict.fromkeys(one.reason for one in left):
@@ -319,14 +345,14 @@ def not_priced(compared: Comparison, left: Sequence[Left]) -> Iterator[str]:
         bounds = [one.bound for one in same if one.bound is not None]
         if bounds and reason == "does not fit":
             least = min(bound.peak_bytes for bound in bounds) - limit
-            line += f"; at least {format_bytes(least)} too much"
+            line += f"; at least {reports.format_bytes(least)} too much"
         elif bounds and any(bound.step_s for bound in bounds):
             least_us = min(bound.step_s for bound in bounds) * US
-            line += f"; at least {format_us(least_us)}"
+            line += f"; at least {reports.format_us(least_us)}"
         yield line
 
 
-def cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
+def _cannot_be(refused: Sequence[Refused]) -> Iterator[str]:
     """Say what cannot be, each reason once, those of most strategies first."""
     by_reason: dict[str, list[Strategy]] = {}
     for one in refused:

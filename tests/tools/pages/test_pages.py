@@ -62,6 +62,46 @@ def test_warnings_are_first() -> None:
     assert "" == "".join(pages.Remarks([]).html())
 
 
+def test_an_answer_in_each_format() -> None:
+    """One list of parts is text, Markdown and a page; what is drawn is on the page."""
+    note = Diagnostic(Level.NOTE, "n", "a note")
+    parts = [
+        pages.Heading("m: a step", ["of 8 samples"], answer="1 us"),
+        pages.table([{"plan": "a|b", "time": "1 us"}], "Plans"),
+        pages.Section("Tiers", [pages.Text("none")], titled=True),
+        pages.Section("Only on the page", [pages.Text("seen")]),
+        pages.Drawn(lambda: [pages.Text("drawn")], [pages.Text("instead")]),
+        pages.Remarks([note], form="{0.level.value}: {0.message} [{0.code}]"),
+    ]
+    page = HtmlPage.of(pages.answer_page("m", parts))
+
+    assert (
+        "m: a step\nof 8 samples\n\nplan  time\na|b   1 us\n\nTiers\nnone\n\nseen\n\n"
+        "instead\n\nnote: a note [n]"
+    ) == pages.text_of(parts)
+    assert (
+        "## m: a step\n\nof 8 samples\n\n| plan | time |\n| --- | --- |\n"
+        "| a\\|b | 1 us |\n\n### Tiers\n\nnone\n\nseen\n\ninstead\n\n- note: a note"
+    ) == pages.markdown_of(parts)
+    assert ["m: a step", "Plans", "Tiers", "Only on the page"] == page.headings
+    assert page.text.index("a note") < page.text.index("plan")
+    assert "drawn" in page.text
+    assert "instead" not in page.text
+
+
+def test_only_some_remarks_are_printed() -> None:
+    """Those of other codes are on the page; without a form none is printed."""
+    remarks = [Diagnostic(Level.NOTE, code, code) for code in ("a", "b", "c")]
+
+    assert "" == pages.Remarks(remarks).printed()
+    assert (
+        "a; c"
+        == pages.Remarks(
+            remarks, form="{0.message}", between="; ", codes=("a", "c")
+        ).printed()
+    )
+
+
 def test_a_waterfall_meets_its_ends() -> None:
     """Each step begins where the one before it ended; the last meets the end."""
     steps = [pages.Step("a", -4.0, "-4"), pages.Step("b", 2.0, "+2")]
