@@ -21,7 +21,7 @@ from perfc.tools.reports.ranks import busy_s, comm_s, exposed_s
 from perfc.tools.reports.results import STATED, Results
 from perfc.tools.reports.weak_constants import weakest_constant
 
-LIMITS = ("host", "compute", "memory", "network")
+LIMITS: tuple[str, ...] = ("host", "compute", "memory", "network")
 """What can limit the time."""
 _HOST = LIMITS.index("host")
 _FLOATS = ("fp", "bf", "nvfp")
