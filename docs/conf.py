@@ -112,12 +112,15 @@ def _cached_properties(cls: type) -> Iterator[str]:
 
 def _homes(package: ModuleType) -> dict[str, tuple[str, str]]:
     """Return the module, and the name there, of what a package re-exports."""
-    return {
-        alias.asname or alias.name: (node.module, alias.name)
-        for node in ast.walk(ast.parse(inspect.getsource(package)))
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+    homes: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(package))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                named = [alias.name]
+                if alias.name == "*":
+                    named = importlib.import_module(node.module).__all__
+                homes |= {alias.asname or n: (node.module, n) for n in named}
+    return homes
 
 
 def _comment(module: str, name: str) -> str:

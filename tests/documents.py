@@ -52,13 +52,14 @@ _SECONDS = 300
 
 def _plain_words(command: str) -> list[str] | None:
     """Split a command that is `perfc` and plain words; None for any other."""
-    lexer = shlex.shlex(command.replace("\\\n", " ").strip(), punctuation_chars=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    if "\n" in command.strip().replace("\\\n", " ") or _APART.search(command):
+    line = command.replace("\\\n", " ").strip()
+    if "\n" in line or _APART.search(line):
         return None
+    lexer = shlex.shlex(line, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
     words = list(lexer)
     is_plain = words[:1] == ["perfc"] and not {*words} & _OPERATORS
-    return shlex.split(command)[1:] if is_plain else None
+    return shlex.split(line)[1:] if is_plain else None
 
 
 class StaleError(AssertionError):
