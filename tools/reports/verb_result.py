@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
@@ -41,8 +41,8 @@ class VerbResult(abc.ABC):
 
     @property
     def csv_rows(self) -> Sequence[Row]:
-        """The rows of a spreadsheet."""
-        return self.rows
+        """The rows of a spreadsheet; a table within one, name by name."""
+        return [dict(_cells(row)) for row in self.rows]
 
     @functools.cached_property
     def plans(self) -> tuple[PricedPlan, ...]:
@@ -112,3 +112,13 @@ def _sorted(value: Any) -> Any:  # noqa: ANN401 - any part of a document
     if isinstance(value, list | tuple):
         return [_sorted(one) for one in cast("Sequence[Any]", value)]
     return value
+
+
+def _cells(row: Row) -> Iterator[tuple[str, object]]:
+    """Yield the columns of a row, and of tables within it: `bound_shares.host`."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            inner = cast("Row", value)
+            yield from ((f"{name}.{part}", cell) for part, cell in _cells(inner))
+        else:
+            yield name, value
