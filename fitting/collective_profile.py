@@ -89,10 +89,8 @@ def _check_rates(
     if len(faster):
         at = int(faster[0])
         row, us = rows[at], measured_s[at] * 1e6
-        reached, links = (
-            c.wire[at] / measured_s[at] / 1e9,
-            collectives.node_rate(c, own)[at] / 1e9,
-        )
+        reached = c.wire[at] / measured_s[at] / 1e9
+        links = collectives.node_rate(c, own)[at] / 1e9
         msg = (
             f"{row.op} of {c.bytes[at]:,.0f} bytes in {us:g} us: "
             f"{reached:,.0f} GB/s leave each GPU of {target.name}, whose links have "

@@ -68,11 +68,9 @@ def tile_time_us(  # noqa: PLR0913 - a GEMM, and a kernel
         PerfcError: there is no such target, or it does not compute in that type.
 
     """
-    gpu, mode, sides = (
-        _gpu(target),
-        str(choice_of(tuple(_BYTES))("dtype", read_dtype("dtype", dtype))),
-        _sides(tile),
-    )
+    gpu = _gpu(target)
+    mode = str(choice_of(tuple(_BYTES))("dtype", read_dtype("dtype", dtype)))
+    sides = _sides(tile)
     peak, width = gpu.peak(mode), _BYTES[mode]
     sizes = {"batch": batch, "m": m, "n": n, "k": k}
     b, m, n, k = (_read_size(name, size) for name, size in sizes.items())

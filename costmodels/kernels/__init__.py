@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from perfc.costmodels.kernels.many_kernels import (
         column_table,
         configurations,
-        has_many,
         kernels_of,
         token,
     )
@@ -77,7 +76,6 @@ else:
             "many_kernels": (
                 "column_table",
                 "configurations",
-                "has_many",
                 "kernels_of",
                 "token",
             ),
@@ -150,7 +148,6 @@ __all__ = [
     "distinct",
     "executed_share",
     "extrapolation_remark",
-    "has_many",
     "kernels_of",
     "keys_per_tile",
     "many",

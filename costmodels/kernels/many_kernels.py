@@ -16,11 +16,6 @@ _Form: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
 """Op, dtype, math mode, and names of parameters with the kinds of their columns."""
 
 
-def has_many(kernel: Kernel) -> bool:
-    """Whether a number of a kernel is many."""
-    return configurations(kernel) > 1
-
-
 def configurations(kernel: Kernel) -> int:
     """Return how many configurations a kernel's numbers are of; 1 without many."""
     work = kernel.work

@@ -273,10 +273,8 @@ def _check_overridden(fields: Fields) -> None:
     known = sheet_fields.fields_with(sheet_fields.tiers_in(fields))
     for name, value in fields.items():
         _refuse(known[name], value)
-    begun, synchronous = (
-        {known[n].section for n in fields},
-        sheet_fields.is_synchronous(fields),
-    )
+    begun = {known[n].section for n in fields}
+    synchronous = sheet_fields.is_synchronous(fields)
     for name, field in known.items():
         section = field.section
         wanted = section in begun and sheet_fields.is_required(

@@ -73,10 +73,8 @@ def _mask(builder: Builder, mask: Value, seq: int) -> Value:
     picked = builder.op("gather_nd", "bert.index", kept, places, batch_dims=0)
     every = builder.buffer("bert.every", _BOOL, 1, 1, seq, 1)
     shown = builder.op("and", "bert.and", every, picked)
-    zero, least = (
-        builder.scalar("bert.zero", 0.0),
-        builder.scalar("bert.min", attention.MINIMUM),
-    )
+    zero = builder.scalar("bert.zero", 0.0)
+    least = builder.scalar("bert.min", attention.MINIMUM)
     return builder.op("where", "bert.where", shown, zero, least)
 
 

@@ -132,10 +132,8 @@ class InputPipeline(Pass):
         values = {name: float(n) for name, n in program.bindings.items()}
         values["ranks"] = float(program.replicas)
         depth = None if self.depth == _FILE else self.depth
-        loading, hosted = (
-            read_loading(self.file, values, depth),
-            ctx.get(HOSTED, program),
-        )
+        loading = read_loading(self.file, values, depth)
+        hosted = ctx.get(HOSTED, program)
         if loading is None:
             ctx.set(HOSTED, program, hosted)
             ctx.set(INPUT_PIPELINE, program, None)

@@ -229,10 +229,8 @@ class LowerKernels(Pass):
 
     def _remark_state(self, graph: ir.Graph, ctx: PassContext) -> None:
         """Say which inputs are a cache that stays on the device."""
-        places, state = (
-            input_places.InputPlaces.of(self.inputs),
-            input_places.state_of(graph),
-        )
+        places = input_places.InputPlaces.of(self.inputs)
+        state = input_places.state_of(graph)
         kept = [value for value in places.kept(graph) if value in state]
         if not kept or places.place == input_places.ON_DEVICE:
             return

@@ -239,10 +239,8 @@ class Quantize(Transform):
 
     def _store(self, one: Candidate, name: str, ctx: PassContext) -> None:
         """Give a table its type; its lookup still returns what it did."""
-        dtype, old = (
-            stored_types.row_type(name, self.rows or stored_types.FBGEMM),
-            typed(one.weight),
-        )
+        dtype = stored_types.row_type(name, self.rows or stored_types.FBGEMM)
+        old = typed(one.weight)
         if old.dtype.bits <= dtype.bits:
             return
         readers = one.graph.readers(one.weight)

@@ -139,10 +139,8 @@ def _joined(
     uses = graph.uses(loop.results[index])
     if not start or insert is None or len(uses) != 1:
         return None
-    first, join = (
-        pooled_rows.looked_through(start[0], pooled_rows.SAME_SHAPE).producer,
-        uses[0].node,
-    )
+    first = pooled_rows.looked_through(start[0], pooled_rows.SAME_SHAPE).producer
+    join = uses[0].node
     if (
         first is None
         or first.op != "sequence_empty"

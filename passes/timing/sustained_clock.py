@@ -73,10 +73,8 @@ class SustainedClock(Pass):
         if power is None or given:
             ctx.set(facts.SUSTAINED, program, None)
             return
-        hosted, costs = (
-            ctx.get(facts.HOSTED, program),
-            ctx.get(facts.KERNEL_COST, program),
-        )
+        hosted = ctx.get(facts.HOSTED, program)
+        costs = ctx.get(facts.KERNEL_COST, program)
         ranks = [len(rank.ranks) for rank in program.classes]
         # The step with the least time that it can take.
         # That is what its busiest stream or thread has to do: no schedule need be

@@ -213,10 +213,8 @@ class Training(Transform):
         widest = max(
             (graphs.typed(parameter).dtype.bits for parameter in parameters), default=0
         )
-        wide, place = (
-            graphs.typed(output).dtype.bits < widest,
-            graph.outputs.index(output),
-        )
+        wide = graphs.typed(output).dtype.bits < widest
+        place = graph.outputs.index(output)
         loss = write_loss(tape, output, kind, wide=wide, late_labels=self.late_labels)
         ctx.note(
             "training-step",

@@ -12,7 +12,7 @@ from perfc.costmodels import KernelTable, Target, find_cost_models
 from perfc.costmodels.kernels import (
     Indices,
     column_table,
-    has_many,
+    configurations,
     kernels_of,
     token,
 )
@@ -86,7 +86,8 @@ class ManyPrices:
         if found is None:
             key: Hashable = id(kernel)
             if isinstance(kernel, Kernel):
-                key = (rows.tobytes(), token(kernel)) if has_many(kernel) else kernel
+                is_many = configurations(kernel) > 1
+                key = (rows.tobytes(), token(kernel)) if is_many else kernel
             found = self._keys[id(kernel)] = kernel, key
         return found[1]
 

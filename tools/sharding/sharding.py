@@ -55,10 +55,8 @@ def shard(
             excess = one.used_bytes - one.room_bytes
             memory = int(np.argmax(excess.max(axis=0)))
             rank = int(np.argmax(excess[:, memory]))
-            most, room = (
-                float(one.used_bytes[rank, memory]),
-                float(one.room_bytes[memory]),
-            )
+            most = float(one.used_bytes[rank, memory])
+            room = float(one.room_bytes[memory])
             where = " of the host's memory" if MEMORIES[memory] == "host" else ""
             msg = (
                 f"plan {one.name} does not fit: tables take {format_bytes(most)} of "

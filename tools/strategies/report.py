@@ -299,10 +299,8 @@ def _bars(best: StrategyPrice) -> Iterator[pages.Bar]:
     parts_s |= {"bubble": best.bubble_s, "of it exposed communication": best.exposed_s}
     for name, part_s in parts_s.items():
         if part_s:
-            texts, kind = (
-                (_time(part_s), _share(best, part_s)),
-                _KINDS.get(name, "idle"),
-            )
+            texts = (_time(part_s), _share(best, part_s))
+            kind = _KINDS.get(name, "idle")
             yield pages.Bar(name, part_s, *texts, kind)
 
 

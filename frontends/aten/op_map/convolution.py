@@ -32,10 +32,8 @@ def _window(node: AtenNode, axes: int) -> dict[str, AttrValue]:
 
 
 def _conv(node: AtenNode) -> None:
-    x, weight = (
-        node.tensor("input" if node.is_given("input") else "self"),
-        node.tensor("weight"),
-    )
+    x = node.tensor("input" if node.is_given("input") else "self")
+    weight = node.tensor("weight")
     axes = x.rank - 2
     attributes = {**_window(node, axes), "groups": node.integer("groups", 1)}
     bias = node.optional("bias")

@@ -54,10 +54,8 @@ def _unique(node: AtenNode) -> None:
 
 def _repeat(node: AtenNode) -> None:
     """Axes that are put in front are of size 1 first."""
-    x, repeats = (
-        node.tensor("self"),
-        node.dims("repeats" if node.is_given("repeats") else "dims"),
-    )
+    x = node.tensor("self")
+    repeats = node.dims("repeats" if node.is_given("repeats") else "dims")
     added = len(repeats) - x.rank
     if added > 0:
         (x,) = node.helper("unsqueeze", (x,), {"axes": tuple(range(added))})
